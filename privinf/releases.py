@@ -144,8 +144,8 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            If a release of this kind must first be joined with the releases of other parties, or if a term of
-            the formula is not a linear combination of released columns.
+            Raised if a release of this kind must first be joined with the releases of other parties, or if a
+            term of the formula is not a linear combination of released columns.
 
         Notes
         -----
@@ -171,7 +171,7 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            If the release is not a release of the second moments of all records.
+            Raised if the release is not a release of the second moments of all records.
 
         Notes
         -----
@@ -191,7 +191,7 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            If the release is not a release of second moments.
+            Raised if the release is not a release of second moments.
 
         Notes
         -----
@@ -216,7 +216,7 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            If the release is not a release of second moments.
+            Raised if the release is not a release of second moments.
 
         Notes
         -----
@@ -243,7 +243,7 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            If the release is not a release of second moments.
+            Raised if the release is not a release of second moments.
 
         Notes
         -----
@@ -268,7 +268,7 @@ class Release(Released):
         Raises
         ------
         NotAvailableError
-            If a release of this kind contains no labels.
+            Raised if a release of this kind contains no labels.
 
         Notes
         -----
@@ -327,7 +327,7 @@ class Release(Released):
         Raises
         ------
         StorageError
-            If the arrays and the header do not describe a release.
+            Raised if the arrays and the header do not describe a release.
         """
         absent = [name for name in ("kind", "law", "design", "entries", "nobs") if name not in header]
         if absent:
@@ -366,9 +366,9 @@ class Release(Released):
         Raises
         ------
         ArgumentError
-            The file exists and `overwrite` is not True.
+            Raised if the file exists and `overwrite` is not True.
         NotAvailableError
-            If the release has no noise (epsilon = inf), because it must not leave the process.
+            Raised if the release has no noise (epsilon = inf), because it must not leave the process.
         """
         if self.noise_model.get("noise_free", False):
             raise NotAvailableError(WITHOUT_NOISE)
@@ -388,10 +388,10 @@ class Release(Released):
         Raises
         ------
         ArgumentError
-            The file exists and `overwrite` is not True.
+            Raised if the file exists and `overwrite` is not True.
         NotAvailableError
-            If the release has no noise, if its rows are already in a Parquet file, or if pyarrow is not
-            installed.
+            Raised if the release has no noise, if its rows are already in a Parquet file, or if pyarrow is
+            not installed.
         """
         if self.noise_model.get("noise_free", False):
             raise NotAvailableError(WITHOUT_NOISE)
@@ -415,7 +415,7 @@ class Release(Released):
         Raises
         ------
         AlignmentError
-            If the release is not of the required kind.
+            Raised if the release is not of the required kind.
         """
         if self.kind != kind:
             remedy = ": use release.regress(formula)" if (self.kind, "regress") in TASKS else ""
@@ -451,9 +451,9 @@ def load_release(path: str | PathLike[str], *, key: bytes | None = None) -> Rele
     Raises
     ------
     StorageError
-        If the file is damaged, is not a release, or was written by a newer version, or if `key` is not the
-        key of the file. The error is also raised if there is no JSON file next to a Parquet file, because its
-        release was not finished.
+        Raised if the file is damaged, is not a release, or was written by a newer version, or if `key` is not
+        the key of the file. The error is also raised if there is no JSON file next to a Parquet file, because
+        its release was not finished.
     """
     if check_path(path).name.lower().endswith(ROW_SUFFIX):
         return _read_rows(check_path(path), key)

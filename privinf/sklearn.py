@@ -142,8 +142,8 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
     model : {"ols", "moments", "poisson", "negative-binomial"}
         `privinf.OLS`, `privinf.MomentOLS`, `privinf.Poisson` or `privinf.NegativeBinomial`.
     epsilon : float, optional
-        Epsilon of the (epsilon, delta) guarantee of each `fit`. Give exactly one of `epsilon`, `mu` and
-        `rho`. ``epsilon=inf`` adds no noise.
+        Epsilon of the (epsilon, delta) guarantee of each `fit`. Pass exactly one of `epsilon`, `mu` and
+        `rho`. With ``epsilon=inf`` no noise is added.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. With `mu` or `rho`, epsilon is reported at this
         delta.
@@ -157,8 +157,8 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         Of the models "ols" and "poisson": "required" (default) refuses, before the charge, a fit that can
         have no intervals, whose coefficients are of little use; "optional" accepts it.
     rng : None, int or Generator, optional
-        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
-        the results are marked as such.
+        Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+        simulation noise, which is not private, and the results are marked as NOT PRIVATE.
 
     Attributes
     ----------
@@ -278,8 +278,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         Budget ledger, which every `fit` charges. Clones share it; fits in several processes need a
         `LedgerFile`.
     epsilon : float, optional
-        Epsilon of the (epsilon, delta) guarantee of each `fit`. Give exactly one of `epsilon`, `mu` and
-        `rho`. ``epsilon=inf`` adds no noise.
+        Epsilon of the (epsilon, delta) guarantee of each `fit`. Pass exactly one of `epsilon`, `mu` and
+        `rho`. With ``epsilon=inf`` no noise is added.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. With `mu` or `rho`, epsilon is reported at this
         delta.
@@ -293,8 +293,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         "required" (default) refuses, before the charge, a fit that can have no intervals, whose coefficients
         are of little use; "optional" accepts it.
     rng : None, int or Generator, optional
-        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
-        the results are marked as such.
+        Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+        simulation noise, which is not private, and the results are marked as NOT PRIVATE.
 
     Attributes
     ----------

@@ -119,8 +119,8 @@ class SpendingWords(TypedDict, total=False):
     Attributes
     ----------
     epsilon, delta : float
-        (epsilon, delta) of everything that the call releases. A finite epsilon needs delta, at most 1/n;
-        0 requests pure epsilon, which Laplace noise has. ``epsilon=inf`` adds no noise.
+        (epsilon, delta) of everything that the call releases. A finite epsilon needs delta, at most 1/n; 0
+        requests pure epsilon, which Laplace noise has. With ``epsilon=inf`` no noise is added.
     mu : float
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float

@@ -82,8 +82,8 @@ class Budget:
     Raises
     ------
     ArgumentError
-        If not exactly one of `epsilon`, `mu` and `rho` is passed, if the value is not positive and finite, or
-        if `epsilon` is passed without `delta`.
+        Raised if not exactly one of `epsilon`, `mu` and `rho` is passed, if the value is not positive and
+        finite, or if `epsilon` is passed without `delta`.
 
     Notes
     -----
@@ -192,7 +192,7 @@ class Budget:
         Raises
         ------
         ArgumentError
-            If a delta is needed, and neither the call nor the budget has one.
+            Raised if a delta is needed, and neither the call nor the budget has one.
         """
         if self.currency == "pure":
             return float_down(self.limit)
@@ -221,7 +221,7 @@ class Budget:
         Raises
         ------
         BudgetExceededError
-            If the cost is infinite, because the release has no noise, or because no finite cost can be
+            Raised if the cost is infinite, because the release has no noise, or because no finite cost can be
             derived in this currency.
         """
         return cost_in(self.currency, loss)
@@ -271,7 +271,7 @@ class Budget:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Budget:
-        """Rebuild the object from the result of `to_dict`.
+        """Make the object from a dictionary that `to_dict` returned.
 
         Parameters
         ----------
@@ -286,7 +286,7 @@ class Budget:
         Raises
         ------
         ArgumentError
-            If the dictionary does not describe a budget.
+            Raised if the dictionary does not describe a budget.
         """
         try:
             limit = record["limit"]

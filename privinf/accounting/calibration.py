@@ -160,7 +160,7 @@ def classic_mu(epsilon: float, delta: float) -> float:
     Raises
     ------
     ArgumentError
-        If an argument is out of range.
+        Raised if an argument is out of range.
 
     Notes
     -----
@@ -208,7 +208,8 @@ def calibrate_mu(
     Raises
     ------
     ArgumentError
-        No budget or several budgets are passed, the budget is not positive, or a required delta is missing.
+        Raised if no budget or several budgets are passed, the budget is not positive, or a required delta is
+        missing.
 
     Examples
     --------
@@ -259,7 +260,7 @@ def split_mu(mu: float, shares: int | Sequence[float]) -> tuple[float, ...]:
     Raises
     ------
     ArgumentError
-        If `mu` or a weight is not positive, or if `shares` is empty.
+        Raised if `mu` or a weight is not positive, or if `shares` is empty.
 
     Examples
     --------

@@ -93,7 +93,7 @@ class Total:
         Raises
         ------
         ArgumentError
-            `delta` is outside (0, 1).
+            Raised if `delta` is outside (0, 1).
         """
         delta = check_fraction(delta, "delta")
         if self.thresholded:
@@ -130,7 +130,7 @@ class Total:
         Raises
         ------
         ArgumentError
-            `epsilon` is negative, infinite or not a number.
+            Raised if `epsilon` is negative, infinite or not a number.
         """
         epsilon = check_number(epsilon, "epsilon", low=0.0)
         if self.thresholded:
@@ -307,7 +307,7 @@ def compose(losses: Iterable[Loss]) -> Total:
     Raises
     ------
     ArgumentError
-        If an element is not a privacy loss.
+        Raised if an element is not a privacy loss.
 
     Notes
     -----

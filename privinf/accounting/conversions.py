@@ -95,7 +95,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     Raises
     ------
     ArgumentError
-        If an argument is out of range.
+        Raised if an argument is out of range.
 
     References
     ----------
@@ -132,7 +132,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     Raises
     ------
     ArgumentError
-        An argument is out of range.
+        Raised if an argument is out of range.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     Raises
     ------
     ArgumentError
-        An argument is out of range.
+        Raised if an argument is out of range.
 
     Notes
     -----
@@ -270,7 +270,7 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
     Raises
     ------
     ArgumentError
-        If an argument is out of range.
+        Raised if an argument is out of range.
 
     Notes
     -----
@@ -320,7 +320,7 @@ def rho_to_delta(rho: float, epsilon: float) -> float:
     Raises
     ------
     ArgumentError
-        An argument is out of range.
+        Raised if an argument is out of range.
 
     Notes
     -----
@@ -366,7 +366,7 @@ def epsilon_to_rho(epsilon: float, delta: float) -> float:
     Raises
     ------
     ArgumentError
-        An argument is out of range.
+        Raised if an argument is out of range.
 
     Notes
     -----

@@ -61,7 +61,7 @@ class Sensitivity:
     Raises
     ------
     ArgumentError
-        If `value` is negative or nan, or if a text is empty.
+        Raised if `value` is negative or nan, or if a text is empty.
     """
 
     norm: str
@@ -75,7 +75,7 @@ class Sensitivity:
         object.__setattr__(self, "value", value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record.
+        """Return a dictionary that can be written as JSON.
 
         Returns
         -------
@@ -130,8 +130,8 @@ class LedgerEntry:
     Raises
     ------
     ArgumentError
-        If a field is out of range, if an add/remove relation is requested, or if `noise` contains anything
-        other than the noise model, such as an array or a seed.
+        Raised if a field is out of range, if an add/remove relation is requested, or if `noise` contains
+        anything other than the noise model, such as an array or a seed.
 
     Notes
     -----
@@ -236,7 +236,7 @@ class LedgerEntry:
         return entry
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record.
+        """Return a dictionary that can be written as JSON.
 
         Returns
         -------
@@ -264,7 +264,7 @@ class LedgerEntry:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> LedgerEntry:
-        """Rebuild the object from the result of `to_dict`.
+        """Make the object from a dictionary that `to_dict` returned.
 
         Parameters
         ----------
@@ -279,7 +279,7 @@ class LedgerEntry:
         Raises
         ------
         ArgumentError
-            The dictionary does not describe a ledger entry.
+            Raised if the dictionary does not describe a ledger entry.
         """
         try:
             fields = dict(record)

@@ -55,15 +55,15 @@ class LedgerFile(Ledger):
     Raises
     ------
     StorageError
-        There is no ledger at `path` and no `budget` for a new ledger, or the folder is missing. The error is
-        also raised if the file is damaged, is not a ledger, is a ledger of version 1, or has a limit other
-        than `budget`. It is also raised if the file was truncated, replaced, or restored from an older copy,
-        or if it has a second name (a hard link). If the file was moved, run ``privinf ledger anchor`` to use
-        it in its new place.
+        Raised if there is no ledger at `path` and no `budget` for a new ledger, or the folder is missing. The
+        error is also raised if the file is damaged, is not a ledger, is a ledger of version 1, or has a limit
+        other than `budget`. It is also raised if the file was truncated, replaced, or restored from an older
+        copy, or if it has a second name (a hard link). If the file was moved, run ``privinf ledger anchor``
+        to use it in its new place.
     ArgumentError
-        `budget` is not a Budget, or `name` is empty.
+        Raised if `budget` is not a Budget, or `name` is empty.
     NotAvailableError
-        The operating system has no POSIX file locks.
+        Raised if the operating system has no POSIX file locks.
 
     Notes
     -----
@@ -142,7 +142,7 @@ class LedgerFile(Ledger):
         Raises
         ------
         ArgumentError
-            The file exists already.
+            Raised if the file exists already.
         """
         check_vacant(path)
         ledger = cls(path, budget, name, anchor=anchor)

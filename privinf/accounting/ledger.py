@@ -56,7 +56,7 @@ class Ledger:
     Raises
     ------
     ArgumentError
-        If `budget` is not a Budget or `name` is empty.
+        Raised if `budget` is not a Budget or `name` is empty.
 
     Notes
     -----
@@ -121,11 +121,12 @@ class Ledger:
         Raises
         ------
         BudgetExceededError
-            The limit would be exceeded; nothing is then recorded. Call `spend` before rows are read.
+            Raised if the releases would exceed the limit of the ledger; nothing is then recorded. Call
+            `spend` before rows are read.
         ArgumentError
-            An entry is not a LedgerEntry, was recorded before, or is about other units than the limit. The
-            error is also raised if zero-out and replace-one relations would be mixed, or if the ledger was
-            loaded and can only be read.
+            Raised if an entry is not a LedgerEntry, was recorded before, or is about other units than the
+            limit. The error is also raised if zero-out and replace-one relations would be mixed, or if the
+            ledger was loaded and can only be read.
         """
         for entry in entries:
             if not isinstance(entry, LedgerEntry):
@@ -183,9 +184,9 @@ class Ledger:
         Raises
         ------
         BudgetExceededError
-            The limit would be exceeded.
+            Raised if the losses would exceed the limit of the ledger.
         ArgumentError
-            The ledger was loaded from a text or a pickle and can only be read.
+            Raised if the ledger was loaded from a text or a pickle and can only be read.
         """
         checked = (losses,) if isinstance(losses, Loss) else tuple(losses)
         for loss in checked:
@@ -218,7 +219,7 @@ class Ledger:
         Raises
         ------
         ArgumentError
-            If a name is empty or contains ``=``.
+            Raised if a name is empty or contains ``=``.
         """
         return ledger_of(self._account, (*self._scope, scope_component(name, disjoint)), self._fit_name)
 
@@ -239,7 +240,7 @@ class Ledger:
         Raises
         ------
         ArgumentError
-            If `name` is empty or too long.
+            Raised if `name` is empty or too long.
 
         Examples
         --------
@@ -344,8 +345,8 @@ class Ledger:
         Raises
         ------
         StorageError
-            If the text is not a ledger, is a ledger of a different version, or was changed after it was
-            written.
+            Raised if the text is not a ledger, is a ledger of a different version, or was changed after it
+            was written.
 
         Notes
         -----
@@ -509,7 +510,7 @@ class Account(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record."""
+        """Return a dictionary that can be written as JSON."""
 
 
 class FitNumbers:
@@ -669,7 +670,7 @@ class MemoryAccount(Account):
             return stored_purposes(self._purposes, self._entries)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record."""
+        """Return a dictionary that can be written as JSON."""
         with self._lock:
             return {
                 "format": FORMAT,
@@ -732,7 +733,7 @@ class RereadAccount(Account):
         return self._current().remaining(scope)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record."""
+        """Return a dictionary that can be written as JSON."""
         return self._current().to_dict()
 
 

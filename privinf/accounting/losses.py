@@ -51,7 +51,7 @@ class GaussianLoss:
     Raises
     ------
     ArgumentError
-        If `mu` is negative, nan, subnormal or too large.
+        Raised if `mu` is negative, nan, subnormal or too large.
 
     References
     ----------
@@ -64,7 +64,7 @@ class GaussianLoss:
         object.__setattr__(self, "mu", check_cost(self.mu, "mu"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record.
+        """Return a dictionary that can be written as JSON.
 
         Returns
         -------
@@ -90,7 +90,7 @@ class PureLoss:
     Raises
     ------
     ArgumentError
-        If `epsilon` is negative, nan, subnormal or too large.
+        Raised if `epsilon` is negative, nan, subnormal or too large.
 
     References
     ----------
@@ -103,7 +103,7 @@ class PureLoss:
         object.__setattr__(self, "epsilon", check_cost(self.epsilon, "epsilon"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record.
+        """Return a dictionary that can be written as JSON.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class ApproximateLoss:
     Raises
     ------
     ArgumentError
-        If `epsilon` or `delta` is out of range.
+        Raised if `epsilon` or `delta` is out of range.
     """
 
     epsilon: float
@@ -143,7 +143,7 @@ class ApproximateLoss:
         object.__setattr__(self, "delta", delta)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record.
+        """Return a dictionary that can be written as JSON.
 
         Returns
         -------
@@ -166,7 +166,7 @@ class ConcentratedLoss:
     Raises
     ------
     ArgumentError
-        If `rho` is negative, nan, subnormal or too large.
+        Raised if `rho` is negative, nan, subnormal or too large.
 
     Notes
     -----
@@ -180,7 +180,7 @@ class ConcentratedLoss:
         object.__setattr__(self, "rho", check_cost(self.rho, "rho"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record.
+        """Return a dictionary that can be written as JSON.
 
         Returns
         -------
@@ -224,7 +224,7 @@ class ThresholdLoss:
         object.__setattr__(self, "delta", delta)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record.
+        """Return a dictionary that can be written as JSON.
 
         Returns
         -------
@@ -261,7 +261,7 @@ def loss_from_dict(record: Mapping[str, Any]) -> Loss:
     Raises
     ------
     ArgumentError
-        The kind of the loss is unknown, or a parameter is missing or out of range.
+        Raised if the kind of the loss is unknown, or a parameter is missing or out of range.
     """
     if not isinstance(record, Mapping):
         raise ArgumentError("a stored loss must be a mapping with its kind and its numbers")

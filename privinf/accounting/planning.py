@@ -86,7 +86,7 @@ class PlanReport:
         Raises
         ------
         ArgumentError
-            `delta` is outside (0, 1).
+            Raised if `delta` is outside (0, 1).
         """
         return self._total().epsilon(self.default_delta if delta is None else delta)
 
@@ -106,7 +106,7 @@ class PlanReport:
         Raises
         ------
         ArgumentError
-            `epsilon` is negative, infinite or not a number.
+            Raised if `epsilon` is negative, infinite or not a number.
         """
         return self._total().delta(epsilon)
 
@@ -178,7 +178,7 @@ def plan(releases: Sequence[Mapping[str, Any] | LedgerEntry | Loss], *, delta: f
     Raises
     ------
     ArgumentError
-        If a mechanism or parameter is unknown, missing or out of range.
+        Raised if a mechanism or parameter is unknown, missing or out of range.
 
     Notes
     -----

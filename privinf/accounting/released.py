@@ -27,7 +27,7 @@ class Released:
     Raises
     ------
     UnchargedError
-        There are no ledger entries, so the cost of the object would be reported as zero.
+        Raised if there are no ledger entries, so the cost of the object would be reported as zero.
 
     Notes
     -----

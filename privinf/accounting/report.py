@@ -160,8 +160,8 @@ class PrivacyReport:
         Raises
         ------
         ArgumentError
-            If `delta` is outside (0, 1), if an item is not a LedgerEntry, if zero-out entries are mixed with
-            entries of a different neighboring relation, or if `subject` is not one of the choices.
+            Raised if `delta` is outside (0, 1), if an item is not a LedgerEntry, if zero-out entries are
+            mixed with entries of a different neighboring relation, or if `subject` is not one of the choices.
         """
         lines = tuple(entries)
         check_choice(subject, ReportSubject, "subject")
@@ -205,7 +205,7 @@ class PrivacyReport:
         Raises
         ------
         ArgumentError
-            `delta` is outside (0, 1).
+            Raised if `delta` is outside (0, 1).
         """
         return self._total().epsilon(self.default_delta if delta is None else delta)
 
@@ -225,7 +225,7 @@ class PrivacyReport:
         Raises
         ------
         ArgumentError
-            `epsilon` is negative, infinite or nan.
+            Raised if `epsilon` is negative, infinite or nan.
         """
         return self._total().delta(epsilon)
 
@@ -360,7 +360,7 @@ class PrivacyReport:
         Raises
         ------
         ArgumentError
-            There are no releases of this party.
+            Raised if there are no releases of this party.
         """
         entries = tuple(entry for entry in self.entries if isinstance(name, str) and entry.party == name)
         if not entries:
@@ -396,7 +396,7 @@ class PrivacyReport:
         return pd.DataFrame(columns, index=index)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record.
+        """Return a dictionary that can be written as JSON.
 
         Returns
         -------
@@ -421,7 +421,7 @@ class PrivacyReport:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> PrivacyReport:
-        """Rebuild the object from the result of `to_dict`.
+        """Make the object from a dictionary that `to_dict` returned.
 
         Parameters
         ----------
@@ -436,7 +436,7 @@ class PrivacyReport:
         Raises
         ------
         ArgumentError
-            The dictionary does not describe a report.
+            Raised if the dictionary does not describe a report.
         """
         try:
             lines = {entry["id"]: LedgerEntry.from_dict(entry) for entry in record["entries"]}

@@ -74,34 +74,34 @@ def find_bounds(
     ledger: Ledger | None = None,
     progress: bool | None = None,
 ) -> FoundSchema:
-    r"""Release private bounds of numeric columns and levels of text columns, as a schema.
+    r"""Release bounds of numeric columns and levels of text columns with noise, as a schema.
 
     Parameters
     ----------
     rows : table
-        The rows: a frame of any library, a mapping of arrays, or the path of a file.
+        Raw rows: a data frame of any library, a mapping of arrays, or the path of a file.
     columns : sequence of str, optional
-        Columns whose bounds or levels are wanted. By default all numeric columns; text columns must be named.
-        Names and kinds of columns are assumed to be public.
+        Names of the columns whose bounds or levels are released. By default they are all numeric columns.
+        Text columns must be named. The names and types of the columns are assumed to be public.
     epsilon : float, optional
-        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. The budget is for all columns together, each
-        with an equal share of mu^2.
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
+        `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. The budget is for all columns
+        together. Each column gets an equal share of it (in mu^2).
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. Levels need it too.
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise is
+        Gaussian. With `mu` or `rho`, epsilon is reported at this delta. Levels need it too.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : None, int or Generator, optional
-        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
-        the results are marked as such.
+        Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+        simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     clip : float
-        Share of the rows of a column that its bounds may leave out, half of it on each side.
+        Share of the rows that may be outside the bounds of a column, half of it on each side.
     rare : float
-        Levels with a smaller share of the rows (by noisy counts) are pooled as ``other``. Levels that are too
-        rare to be shown are pooled too.
+        Levels whose share of the rows (by noisy counts) is below `rare` are pooled as ``other``. Levels that
+        are too rare for a release of their names are pooled too.
     unit : str, optional
         Column that identifies the person of every row, if a person can have several rows (at most
         `max_rows`).
@@ -112,7 +112,8 @@ def find_bounds(
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
         published results.
     source : {"lattice", "opendp"}, optional
-        Sampler of secure noise: privinf's own (default), or OpenDP's.
+        Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+        sampler of OpenDP.
     ledger : Ledger, optional
         Budget ledger that records the cost of the release. If the release would exceed the limit of the
         ledger, it is refused before any row is read. The cost is recorded in the ledger before anything is
@@ -123,52 +124,55 @@ def find_bounds(
     Returns
     -------
     FoundSchema
-        A schema of the bounds and levels, its cost, and the shares of rows that it may clip or pool.
+        Schema with the released bounds and levels, their cost, and upper limits of the shares of rows that
+        are clipped or pooled.
 
     Raises
     ------
     NotAvailableError
-        The product n mu / `max_rows` is below 100, where mu is the budget of one column. This error is also
-        raised if levels are requested where a person has several rows, or if the rows are a stream, which can
-        be read only once. Nothing was spent, and no row was counted.
+        Raised if the product n mu / `max_rows` is below 100, where mu is the budget of one column. This error
+        is also raised if levels are requested where a person has several rows, or if the rows are a stream,
+        which can be read only once. Nothing was spent, and no row was counted.
     SchemaError, ArgumentError
-        A column is absent, has missing or infinite values, or has numbers among texts. This error is also
-        raised if levels are requested without `delta`.
+        Raised if a column is absent, has missing or infinite values, or has numbers among texts. This error
+        is also raised if levels are requested without `delta`.
     BudgetExceededError
-        The request exceeds the ledger's limit. A ledger with a limit also refuses a release of levels,
-        because the limit cannot include its delta.
+        Raised if the release would exceed the limit of the ledger. A ledger with a limit also refuses a
+        release of levels, because the limit cannot include its delta.
 
     Warns
     -----
     ChangedTargetWarning
-        There are three cases in which a column may be clipped or pooled more than intended. As far as the
-        noisy counts show, all rows have the same value, so the bounds may clip rows with other values. Many
-        rows are farther than 2^43 from 0, beyond the bounds. No level of a column reaches the share `rare`.
-        If no level reaches the share `rare`, the most common level is kept if its count is above the noise
-        threshold, and all other levels are pooled. Otherwise all levels are pooled.
+        The warning is issued in three cases, in which more rows of a column may be clipped or pooled than
+        intended. First, if the noisy counts show only rows with one value, the bounds may clip rows with
+        other values. Second, if many rows have values farther than 2^43 from 0, these rows are outside the
+        bounds. Third, it may happen that no level of a column reaches the share `rare`. The most common level
+        is then kept if its count is above the noise threshold, and all other levels are pooled. Otherwise all
+        levels are pooled.
 
     Notes
     -----
-    A share of 0.3 of a column's mu^2 pays for its distribution function at signed powers of 2, from 2^-20 to
-    2^43. A share of 0.7 pays for a distribution function at 512 cells. The cells cover the range where rows
-    were detected, extended on each side by 16 times its width. If that range is only one or two powers of 2
-    wide, the share of 0.7 is divided: 0.2 pays for a closer search of the range, and 0.5 for the cells. On
-    each side, the bound is the value beyond which a share of ``clip / 2`` of the rows lies, if the noise
-    allows so few rows to be detected. Otherwise an exponential tail is extrapolated to that share. If all
-    values of a column are below 2^-20 in size, its bounds are about as large as 2^-20, which is too wide:
-    change the unit of the column.
+    For a numeric column, a share of 0.3 of its mu^2 is spent on a noisy distribution function at positive and
+    negative powers of 2, from 2^-20 to 2^43. A share of 0.7 is spent on a second noisy distribution function,
+    at 512 cells. These cells cover the range in which rows were detected, extended on each side by 16 times
+    its width. If this range is only one or two powers of 2 wide, a share of 0.2 is spent on a finer search of
+    the range, and 0.5 on the cells. On each side, the bound is the value beyond which a share ``clip / 2`` of
+    the rows is, if so few rows can be detected in spite of the noise. Otherwise the tail is extrapolated to
+    this share as an exponential tail. If all absolute values of a column are below 2^-20, its bounds are
+    about 2^-20, which is too wide. In this case change the unit of the column.
 
-    A level is shown if its noisy count is above 1 + sigma z(1 - delta'). For one column at epsilon 1 and
-    delta 1e-6, this threshold is 29 rows. If the share of all pooled levels together is still below `rare`,
-    or within the noise, they are merged with the most common level.
+    The name of a level is released if its noisy count is above 1 + sigma z(1 - delta'), where sigma is the
+    standard deviation of the noise, z the normal quantile and delta' a share of delta. For one column at
+    epsilon 1 and delta 1e-6, this threshold is a count of 29 rows. If the total share of all pooled levels is
+    below `rare`, or is not larger than the noise, they are merged with the most common level.
 
-    A table that is not in memory is read in three passes as a rule, four at most, and one more for each text
+    A table that is not in memory is usually read three times, at most four times, and once more for each text
     column.
 
-    **Privacy.** The function reads all rows of these columns. Neighboring tables differ in one record
-    (replace-one), and n is public. All releases have Gaussian noise, and the edges of the cells of later
-    releases follow from earlier releases. Noisy counts of levels must pass a threshold
-    (`privinf.mechanisms.distribution`).
+    **Privacy.** The function reads all rows of the requested columns. Neighboring tables differ in one record
+    (replace-one), and the number of records n is public. All releases have Gaussian noise, and the edges of
+    later releases are computed from earlier releases. The name of a level is released only if its noisy count
+    is above a threshold.
 
     Examples
     --------

@@ -189,8 +189,8 @@ class FoundSchema(Schema):
 def load_schema(path: AnyPath) -> Schema:
     """Read a schema from a TOML file that `Schema.save` or a person wrote.
 
-    If the file has released bounds that nobody has changed after the release, the result is a `FoundSchema`,
-    which states their possible effects.
+    If the file contains released bounds that nobody has changed after the release, the result is a
+    `FoundSchema`.
 
     Parameters
     ----------
@@ -200,15 +200,16 @@ def load_schema(path: AnyPath) -> Schema:
     Returns
     -------
     Schema
-        A `FoundSchema` if the file has released bounds that nobody has changed after the release.
+        The schema. It is a `FoundSchema` if the file contains released bounds that nobody has changed after
+        the release.
 
     Raises
     ------
     StorageError
-        The file does not exist, or is not a text file.
+        Raised if the file does not exist, or is not a text file.
     SchemaError
-        The file is not TOML, or has keys that a schema does not have; the message names the column and the
-        key.
+        Raised if the file is not TOML, or has keys that a schema does not have; the message names the column
+        and the key.
 
     Notes
     -----

@@ -92,8 +92,8 @@ class SiteDaemon:
     Raises
     ------
     ArgumentError
-        The path is too long, its folder is missing, the path is already used by a file or by a different
-        daemon, or an argument is out of range.
+        Raised if the path is too long, its folder is missing, the path is already used by a file or by a
+        different daemon, or an argument is out of range.
 
     Notes
     -----

@@ -90,16 +90,16 @@ class FlowerFederation(ReplyVerifier):
     Raises
     ------
     AlignmentError
-        A site is not connected in time, two nodes have the name of the same site, or sites have different
-        columns or bounds. The message names one of the sites.
+        Raised if a site is not connected in time, two nodes have the name of the same site, or sites have
+        different columns or bounds. The message names one of the sites.
     ArgumentError
-        A name is not a string or occurs twice, or a number of seconds is not positive.
+        Raised if a name is not a string or occurs twice, or a number of seconds is not positive.
 
     Notes
     -----
     **Privacy.** The federation only transmits messages. Each site decides by its own policy and ledger which
     queries it answers. All answers are visible on the computer of the SuperLink of Flower, and to anyone who
-    may start a run there. Un-noised sums are sent only by sites that trust the server. Masked sums alone
+    may start a run there. Sums without noise are sent only by sites that trust the server. Masked sums alone
     reveal nothing. Anyone who may start a run can also send code to the nodes, so use a `SiteDaemon` under a
     different account to protect the rows.
 

@@ -37,9 +37,9 @@ class InProcessFederation:
     Raises
     ------
     ArgumentError
-        There is no site, a site has two names, or a name is not a string.
+        Raised if there is no site, a site has two names, or a name is not a string.
     AlignmentError
-        The sites have different columns or bounds. The message names one of the sites.
+        Raised if the sites have different columns or bounds. The message names one of the sites.
 
     Notes
     -----

@@ -89,7 +89,7 @@ class Query:
     Raises
     ------
     ArgumentError
-        An argument cannot be sent, because it is a function, an object or nan.
+        Raised if an argument cannot be sent, because it is a function, an object or nan.
 
     Notes
     -----
@@ -215,7 +215,7 @@ class Query:
         Raises
         ------
         StorageError
-            The text and the arrays do not describe a query.
+            Raised if the text and the arrays do not describe a query.
         """
         with suppress(Exception):  # a text of unknown origin may contain anything; its errors may quote it
             header = _parse_header(text, cls)
@@ -256,7 +256,7 @@ class Reply:
     Raises
     ------
     ArgumentError
-        A field has a wrong type.
+        Raised if a field has a wrong type.
     """
 
     site: str
@@ -306,7 +306,7 @@ class Reply:
         Raises
         ------
         StorageError
-            The text and the arrays do not describe a reply.
+            Raised if the text and the arrays do not describe a reply.
         """
         with suppress(Exception):  # as for a query
             right = all(arrays[name].dtype == _REPLIED[name] for name in arrays)

@@ -112,7 +112,7 @@ class SitePolicy:
     Raises
     ------
     ArgumentError
-        A number is out of range, or a digest, a name or a key is invalid.
+        Raised if a number is out of range, or a digest, a name or a key is invalid.
 
     Notes
     -----
@@ -210,7 +210,7 @@ class SitePolicy:
         Raises
         ------
         NotAvailableError
-            The policy lists analysts, but none with this name.
+            Raised if the policy lists analysts, but none with this name.
         """
         analysts = [analyst for analyst in self.analysts if analyst.name == name]
         if self.analysts and not analysts:
@@ -230,7 +230,7 @@ class SitePolicy:
         Raises
         ------
         NotAvailableError
-            The policy does not allow sums of this statistic.
+            Raised if the policy does not allow sums of this statistic.
         """
         if masked and not self.secure_sums:
             raise NotAvailableError(
@@ -274,9 +274,9 @@ class SitePolicy:
         Raises
         ------
         ArgumentError
-            No charge is stated, or a charge is too small for the noise and the sensitivity.
+            Raised if no charge is stated, or a charge is too small for the noise and the sensitivity.
         NotAvailableError
-            The policy does not allow noise of this kind.
+            Raised if the policy does not allow noise of this kind.
         """
         entries = [_entry_of(charge) for charge in charges]
         if not entries:

@@ -52,7 +52,7 @@ class Reservation:
         return self.analyst, self.name
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready record."""
+        """Return a dictionary that can be written as JSON."""
         losses = [loss.to_dict() for loss in self.losses]
         return {"analyst": self.analyst, "name": self.name, "losses": losses, "until": self.until}
 

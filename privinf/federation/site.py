@@ -96,12 +96,13 @@ class Site:
     Raises
     ------
     AlignmentError
-        There are no rows, or y and X have different lengths.
+        Raised if there are no rows, or y and X have different lengths.
     SchemaError
-        The rows do not match the design, rows have missing or infinite values, or the response has no bounds.
+        Raised if the rows do not match the design, rows have missing or infinite values, or the response has
+        no bounds.
     StorageError
-        The `SiteLedger` was used with different rows, a different schema or a different policy, and `rebase`
-        is False. The error is also raised if the file of the ledger was changed.
+        Raised if the `SiteLedger` was used with different rows, a different schema or a different policy, and
+        `rebase` is False. The error is also raised if the file of the ledger was changed.
 
     Warns
     -----
@@ -115,13 +116,14 @@ class Site:
     **Privacy.** Rows are opened once, when the site is made, and all defects of the rows are reported to the
     holder at that time. For every query the site checks the policy, the arguments, the position of the query
     in its session, and the ledger, in this order and without reading rows. Rows are read only after these
-    checks, by functions that do not fail for any value of a row. Un-noised sums are sent only if the policy
-    has ``trusted_server=True``, and only for charges that cover the sensitivity that the site computes. In a
-    secure sum (``secure_sums=True``) the site adds its own noise and its own masks. A site cannot be pickled,
-    and its printed form does not show its rows. The order of the rows determines which rows are in a batch.
-    Do not change the order, because the ledger counts disjoint batches by parallel composition. Arrays of the
-    caller are copied before the first batch. Arrays of 64 MB or more are not copied, and changes are detected
-    by digests. If such arrays were changed, a query is refused after it was charged, and the charge is kept.
+    checks, by functions that do not fail for any value of a row. Sums without noise are sent only if the
+    policy has ``trusted_server=True``, and only for charges that cover the sensitivity that the site
+    computes. In a secure sum (``secure_sums=True``) the site adds its own noise and its own masks. A site
+    cannot be pickled, and its printed form does not show its rows. The order of the rows determines which
+    rows are in a batch. Do not change the order, because the ledger counts disjoint batches by parallel
+    composition. Arrays of the caller are copied before the first batch. Arrays of 64 MB or more are not
+    copied, and changes are detected by digests. If such arrays were changed, a query is refused after it was
+    charged, and the charge is kept.
 
     Examples
     --------
@@ -211,10 +213,10 @@ class Site:
         Raises
         ------
         AlignmentError
-            The design was not made from the schema of the site.
+            Raised if the design was not made from the schema of the site.
         SchemaError
-            A column is absent, has a type or a level that differs from its declaration, or has missing values
-            that are not imputed.
+            Raised if a column is absent, has a type or a level that differs from its declaration, or has
+            missing values that are not imputed.
         """
         self._designs.adopt(design)
 
@@ -304,8 +306,8 @@ class Site:
         Raises
         ------
         PrivinfError
-            The policy, the limit of the ledger, the order of queries or the arguments do not allow an answer.
-            Nothing was charged, and no row was read.
+            Raised if the policy, the limit of the ledger, the order of queries or the arguments do not allow
+            an answer. Nothing was charged, and no row was read.
 
         Notes
         -----

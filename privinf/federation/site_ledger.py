@@ -55,10 +55,10 @@ class SiteLedger(Ledger):
     Raises
     ------
     StorageError
-        A different process, or a different object in this process, has the ledger open. The error is also
-        raised if the file is missing, damaged, truncated, an older copy, a different ledger, or a ledger of
-        version 1. It is also raised if the limit of the ledger differs from `budget`, if the ledger has no
-        anchor (run ``privinf ledger anchor``), or if the folder is missing.
+        Raised if a different process, or a different object in this process, has the ledger open. The error
+        is also raised if the file is missing, damaged, truncated, an older copy, a different ledger, or a
+        ledger of version 1. It is also raised if the limit of the ledger differs from `budget`, if the ledger
+        has no anchor (run ``privinf ledger anchor``), or if the folder is missing.
 
     Notes
     -----
@@ -133,7 +133,7 @@ class SiteLedger(Ledger):
         Raises
         ------
         StorageError
-            The file does not exist, is damaged, or is older than its anchor.
+            Raised if the file does not exist, is damaged, or is older than its anchor.
         """
         place = own_path(path)
         ledger = cls.__new__(cls)

@@ -79,10 +79,10 @@ class RemoteSite:
         Raises
         ------
         SiteConnectionError
-            No daemon answers at the path in time. The daemon may still have charged the query; repeating the
-            query costs nothing more.
+            Raised if no daemon answers at the path in time. The daemon may still have charged the query;
+            repeating the query costs nothing more.
         StorageError
-            The reply is not valid.
+            Raised if the reply is not valid.
         """
         return self.exchange(query, name, {})[0]
 
@@ -106,9 +106,9 @@ class RemoteSite:
         Raises
         ------
         SiteConnectionError
-            No daemon answers at the path in time.
+            Raised if no daemon answers at the path in time.
         StorageError
-            The answer of the daemon is not a valid reply.
+            Raised if the answer of the daemon is not a valid reply.
         """
         end = time.monotonic() + self._timeout
         tries = 0
@@ -180,16 +180,16 @@ class SocketFederation(ReplyVerifier):
     Raises
     ------
     AlignmentError
-        A site does not answer in time, a different site answers at its socket, or sites have different
-        columns or bounds. The message names one of the sites.
+        Raised if a site does not answer in time, a different site answers at its socket, or sites have
+        different columns or bounds. The message names one of the sites.
     ArgumentError
-        There is no site, a name is not a string, a number of seconds is not positive, or the roster has no
-        Ed25519 keys or lacks a site.
+        Raised if there is no site, a name is not a string, a number of seconds is not positive, or the roster
+        has no Ed25519 keys or lacks a site.
     StorageError
-        The file with the last lines of the ledgers of sites is damaged. The error is also raised if the
-        ledger of a site is older than a ledger that was seen before.
+        Raised if the file with the last lines of the ledgers of sites is damaged. The error is also raised if
+        the ledger of a site is older than a ledger that was seen before.
     PrivinfError
-        A site refuses to send its description. The message names the site.
+        Raised if a site refuses to send its description. The message names the site.
 
     Notes
     -----

@@ -96,12 +96,12 @@ class TrustedServer:
     Raises
     ------
     AlignmentError
-        A site does not answer, or its columns or bounds differ from those of the other sites. The message
-        names the site.
+        Raised if a site does not answer, or its columns or bounds differ from those of the other sites. The
+        message names the site.
     NotAvailableError
-        A site refuses the query. The message names the site.
+        Raised if a site refuses the query. The message names the site.
     SchemaError
-        The rows were changed after the model was built, and are now invalid.
+        Raised if the rows were changed after the model was built, and are now invalid.
 
     Notes
     -----
@@ -211,11 +211,11 @@ class TrustedServer:
         Raises
         ------
         ArgumentError
-            The noise cannot be drawn from a key, the file belongs to a different kind of noise, or this
-            server has already made a release.
+            Raised if the noise cannot be drawn from a key, the file belongs to a different kind of noise, or
+            this server has already made a release.
         StorageError
-            The file is damaged, cannot be written, or could have been read, changed or replaced by another
-            account.
+            Raised if the file is damaged, cannot be written, or could have been read, changed or replaced by
+            another account.
 
         Notes
         -----
@@ -237,9 +237,9 @@ class TrustedServer:
         Raises
         ------
         StorageError
-            The file belongs to different rows or to a different order of the rows, or it is missing although
-            the fit has begun. The order must not change, because batches are disjoint only for one order of
-            the rows.
+            Raised if the file belongs to different rows or to a different order of the rows, or it is missing
+            although the fit has begun. The order must not change, because batches are disjoint only for one
+            order of the rows.
         """
         if isinstance(self._rounds.federation, LocalSites):
             bind_rows(path, self._rounds.federation.digest, begun=begun)
@@ -264,8 +264,8 @@ class TrustedServer:
         Raises
         ------
         PrivinfError
-            A site refuses the reservation or does not answer. After this error nothing is reserved or charged
-            at any site.
+            Raised if a site refuses the reservation or does not answer. After this error nothing is reserved
+            or charged at any site.
         """
         self.reserve(losses, str(uuid4()), 1)
         try:
@@ -291,8 +291,8 @@ class TrustedServer:
         Raises
         ------
         PrivinfError
-            A site refuses the reservation or does not answer. After this error nothing is reserved or charged
-            at any site.
+            Raised if a site refuses the reservation or does not answer. After this error nothing is reserved
+            or charged at any site.
         """
         self._rounds.check_policies(self.sites, secure=self.secure, sees_sums=self._sees_sums)
         self._reservation.begin(losses, name, position)
@@ -370,14 +370,14 @@ class TrustedServer:
         Raises
         ------
         AlignmentError
-            The total of a secure sum is impossible for any rows, or more than `retries` repeated attempts
-            failed. The charge is kept.
+            Raised if the total of a secure sum is impossible for any rows, or more than `retries` repeated
+            attempts failed. The charge is kept.
         ArgumentError
-            An argument of the statistic is invalid; nothing was charged or queried.
+            Raised if an argument of the statistic is invalid; nothing was charged or queried.
         BudgetExceededError
-            The release would exceed the limit of the ledger, or of a site.
+            Raised if the release would exceed the limit of the ledger, or of a site.
         SensitivityError
-            The noise is so small relative to the sum that 64-bit integers are not enough.
+            Raised if the noise is so small relative to the sum that 64-bit integers are not enough.
 
         Notes
         -----
@@ -458,7 +458,7 @@ class TrustedServer:
         Raises
         ------
         SensitivityError
-            `mu` may be too small.
+            Raised if `mu` may be too small.
         """
         if not math.isinf(mu):
             solve_scale(1.0, mu / 4.0, size, self._noise.source)
@@ -483,17 +483,17 @@ class TrustedServer:
         Raises
         ------
         ArgumentError
-            The release was planned with a kind of noise that this server does not use, or its ledger entry
-            belongs to a different release.
+            Raised if the release was planned with a kind of noise that this server does not use, or its
+            ledger entry belongs to a different release.
         BudgetExceededError
-            The release would exceed the limit of the ledger, or of a site.
+            Raised if the release would exceed the limit of the ledger, or of a site.
         NotAvailableError
-            The release was already charged and its noise is from OpenDP, which cannot draw the same noise
-            again. With ``missing="raise"`` the error is also raised if the sites that answered, or their sum,
-            differ from the first attempt. With ``missing="continue"`` the server makes a new query in this
-            case, which is charged.
+            Raised if the release was already charged and its noise is from OpenDP, which cannot draw the same
+            noise again. With ``missing="raise"`` the error is also raised if the sites that answered, or
+            their sum, differ from the first attempt. With ``missing="continue"`` the server makes a new query
+            in this case, which is charged.
         StorageError
-            The release was planned with a noise key that is not the key of this server.
+            Raised if the release was planned with a noise key that is not the key of this server.
 
         Notes
         -----
@@ -563,7 +563,7 @@ class TrustedServer:
         Raises
         ------
         ArgumentError
-            The statistic has more than one entry for these arguments.
+            Raised if the statistic has more than one entry for these arguments.
 
         Notes
         -----
@@ -708,8 +708,8 @@ class TrustedServer:
         sites : sequence of str, optional
             Names of the sites whose rows are summed. Only these sites are charged. By default all sites.
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for the selection in one row of the sum. Give exactly
-            one of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+            Epsilon of the (epsilon, delta) guarantee for the selection in one row of the sum. Pass exactly
+            one of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
         delta : float, optional
             Delta of the (epsilon, delta) guarantee for the selection in one row of the sum. With `mu` or
             `rho`, epsilon is reported at this delta.

@@ -142,8 +142,8 @@ class GLM(Model[GLMOptions]):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No error message contains a value of a row.
+        Raised if a column does not match its declaration, a bound that the sensitivity needs is missing or
+        invalid, or an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
@@ -287,7 +287,7 @@ class GLM(Model[GLMOptions]):
         Raises
         ------
         SchemaError, SensitivityError
-            If the schema does not declare the bounds of a column that the formula needs.
+            Raised if the schema does not declare the bounds of a column that the formula needs.
         """
         options = GLMOptions(
             family=check_choice(family, Family, "family"),
@@ -366,7 +366,8 @@ class GLM(Model[GLMOptions]):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            If the rows of one site cause the error, the message names the site.
+            Raised if a column does not match its declaration, a bound is missing or invalid, or an argument
+            is invalid. The message names the site whose rows cause the error.
         """
         options = GLMOptions(
             bounds=bounds,
@@ -419,18 +420,18 @@ class GLM(Model[GLMOptions]):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         optimizer : Newton, DPSGD, DPAdam, RandomSketch or DOME, optional
             Optimizer to use instead of the default, which is a one-step estimator from a private initial
             estimate. `Newton` runs a fixed number of noisy rounds; in a fit without noise, `Newton` runs to
@@ -439,8 +440,8 @@ class GLM(Model[GLMOptions]):
         public_seed : int
             Public seed of the batches and of the random probes. Choose it before you see the data.
         max_colluding : int
-            Number of sites that may collude with the server in secure sums; their noise does not count toward
-            the guarantee.
+            Number of sites that may collude with the server in secure sums. The noise of this number of sites
+            does not count toward the guarantee.
         relation : {"replace-one", "zero-out"}
             Neighboring tables of the guarantee. Under "zero-out" one of two neighboring tables has a record
             that contributes nothing, in place of a record of the other table. At the same budget the noise
@@ -507,16 +508,16 @@ class GLM(Model[GLMOptions]):
         Raises
         ------
         ArgumentError
-            If an argument is invalid; nothing was spent.
+            Raised if an argument is invalid; nothing was spent.
         NotAvailableError
-            If intervals are required but not possible; nothing was spent.
+            Raised if intervals are required but not possible; nothing was spent.
         BudgetExceededError
-            If the fit would exceed the limit of the ledger; nothing was spent.
+            Raised if the fit would exceed the limit of the ledger; nothing was spent.
         ConvergenceError, NotPositiveDefiniteError
-            If, in a fit without noise, there is no finite estimate or columns are collinear.
+            Raised if, in a fit without noise, there is no finite estimate or columns are collinear.
         StorageError
-            If the folder of `checkpoint` belongs to a different fit, or if the key of the noise is missing
-            from the folder.
+            Raised if the folder of `checkpoint` belongs to a different fit, or if the key of the noise is
+            missing from the folder.
 
         Notes
         -----

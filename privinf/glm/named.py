@@ -71,11 +71,11 @@ class OneFamily(GLM):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
@@ -145,8 +145,8 @@ class OLS(OneFamily):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No error message contains a value of a row.
+        Raised if a column does not match its declaration, a bound that the sensitivity needs is missing or
+        invalid, or an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
@@ -253,7 +253,7 @@ class OLS(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError
-            If the schema does not declare the bounds of a column that the formula needs.
+            Raised if the schema does not declare the bounds of a column that the formula needs.
         """
         options = GLMOptions(
             family=cls.family,
@@ -318,7 +318,8 @@ class OLS(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            If the rows of one site cause the error, the message names the site.
+            Raised if a column does not match its declaration, a bound is missing or invalid, or an argument
+            is invalid. The message names the site whose rows cause the error.
         """
         options = GLMOptions(
             family=cls.family,
@@ -355,19 +356,19 @@ class OLS(OneFamily):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Without noise the fit is ordinary
-            least squares.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. Without noise the fit is
+            ordinary least squares.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
             Covariance of the coefficients. Covariance of the coefficients. The choice "HC0" (default) is
             valid under heteroskedasticity. With "HC1" the sampling part of the covariance is multiplied by
@@ -384,8 +385,8 @@ class OLS(OneFamily):
             counts. The option costs 4% of the budget. The target is then weighted least squares with these
             weights. The target equals unweighted least squares if the mean is linear in x.
         max_colluding : int
-            Number of sites that may collude with the server in secure sums; their noise does not count toward
-            the guarantee.
+            Number of sites that may collude with the server in secure sums. The noise of this number of sites
+            does not count toward the guarantee.
         intervals : {"required", "optional"}
             Whether the fit must have intervals. With "required" (default) the fit is refused before anything
             is charged if there are too few rows, or too little budget, for intervals of all coefficients.
@@ -461,8 +462,8 @@ class Logit(OneFamily):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No error message contains a value of a row.
+        Raised if a column does not match its declaration, a bound that the sensitivity needs is missing or
+        invalid, or an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
@@ -566,7 +567,7 @@ class Logit(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError
-            If the schema does not declare the bounds of a column that the formula needs.
+            Raised if the schema does not declare the bounds of a column that the formula needs.
         """
         options = GLMOptions(
             family=cls.family,
@@ -629,7 +630,8 @@ class Logit(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            If the rows of one site cause the error, the message names the site.
+            Raised if a column does not match its declaration, a bound is missing or invalid, or an argument
+            is invalid. The message names the site whose rows cause the error.
         """
         options = GLMOptions(
             family=cls.family,
@@ -690,8 +692,8 @@ class Poisson(OneFamily):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No error message contains a value of a row.
+        Raised if a column does not match its declaration, a bound that the sensitivity needs is missing or
+        invalid, or an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
@@ -811,7 +813,7 @@ class Poisson(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError
-            If the schema does not declare the bounds of a column that the formula needs.
+            Raised if the schema does not declare the bounds of a column that the formula needs.
         """
         options = GLMOptions(
             family=cls.family,
@@ -890,7 +892,8 @@ class Poisson(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            If the rows of one site cause the error, the message names the site.
+            Raised if a column does not match its declaration, a bound is missing or invalid, or an argument
+            is invalid. The message names the site whose rows cause the error.
         """
         options = GLMOptions(
             family=cls.family,

@@ -83,8 +83,8 @@ class NegativeBinomial(OneFamily):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No error message contains a value of a row.
+        Raised if a column does not match its declaration, a bound that the sensitivity needs is missing or
+        invalid, or an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
@@ -210,7 +210,7 @@ class NegativeBinomial(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError
-            If the schema does not declare the bounds of a column that the formula needs.
+            Raised if the schema does not declare the bounds of a column that the formula needs.
         """
         options = GLMOptions(
             family=cls.family,
@@ -276,7 +276,8 @@ class NegativeBinomial(OneFamily):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            If the rows of one site cause the error, the message names the site.
+            Raised if a column does not match its declaration, a bound is missing or invalid, or an argument
+            is invalid. The message names the site whose rows cause the error.
         """
         options = GLMOptions(
             family=cls.family,
@@ -313,18 +314,18 @@ class NegativeBinomial(OneFamily):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
             Covariance of the coefficients. Covariance of the coefficients. The choice "HC0" (default) is
             valid for any variance of the counts. The choice "nonrobust" is valid if the variance is mu +
@@ -333,8 +334,8 @@ class NegativeBinomial(OneFamily):
         margins : bool
             Whether to keep a tenth of the budget for average marginal effects (`get_margeff`).
         max_colluding : int
-            Number of sites that may collude with the server in secure sums; their noise does not count toward
-            the guarantee.
+            Number of sites that may collude with the server in secure sums. The noise of this number of sites
+            does not count toward the guarantee.
         checkpoint : path, optional
             Folder in which a fit over a federation stores every query and every release. Use a new folder for
             each fit. If the fit is interrupted, the same call with the same folder continues the fit and pays
@@ -357,14 +358,14 @@ class NegativeBinomial(OneFamily):
         Raises
         ------
         ArgumentError
-            If an argument is invalid; nothing was spent.
+            Raised if an argument is invalid; nothing was spent.
         NotAvailableError
-            There are too few rows, or there is too little budget, for the number of coefficients; nothing was
-            spent.
+            Raised if there are too few rows, or there is too little budget, for the number of coefficients;
+            nothing was spent.
         BudgetExceededError
-            If the fit would exceed the limit of the ledger; nothing was spent.
+            Raised if the fit would exceed the limit of the ledger; nothing was spent.
         ConvergenceError, NotPositiveDefiniteError
-            If, in a fit without noise, there is no finite estimate or columns are collinear.
+            Raised if, in a fit without noise, there is no finite estimate or columns are collinear.
         """
         spending = SpendingOptions(
             epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration

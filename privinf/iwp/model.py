@@ -219,10 +219,10 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No error message contains a value of a row.
+        Raised if a column does not match its declaration, a bound that the sensitivity needs is missing or
+        invalid, or an argument is invalid. No error message contains a value of a row.
     NotAvailableError
-        If the loss does not accept the label (raised by `from_formula` and `from_release`).
+        Raised if the loss does not accept the label (raised by `from_formula` and `from_release`).
 
     Notes
     -----
@@ -358,7 +358,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             every column with added noise, has the share 1.
         radius : float, optional
             Radius of the ball onto which the private columns of each row, scaled by their bounds, are
-            projected. Default: no projection.
+            projected. By default rows are not projected.
         missing : {"raise", "impute-public"}
             Handling of missing values: refuse them (default), or impute the middle of the public bounds
             (for a factor, its first level).
@@ -377,8 +377,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Raises
         ------
         SchemaError, NotAvailableError
-            If the schema does not declare a column that the formula needs, or declares several rows per unit.
-            If the loss does not accept the label, or if the data are a federation.
+            Raised if the schema does not declare a column that the formula needs, or declares several rows
+            per unit. If the loss does not accept the label, or if the data are a federation.
         """
         options = ExampleModelOptions(
             loss=loss,
@@ -454,9 +454,9 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Raises
         ------
         AlignmentError
-            If this model cannot use the release, or if the release was made with a different schema.
+            Raised if this model cannot use the release, or if the release was made with a different schema.
         NotAvailableError
-            If the loss does not accept the label of the release.
+            Raised if the loss does not accept the label of the release.
         """
         model = super().from_release(release, schema=schema, ledger=ledger)
         model._loss = check_choice(loss, LossName, "loss")
@@ -487,11 +487,11 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         ----------
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. It is divided
-            over features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`.
-            ``epsilon=inf`` adds no noise.
+            over features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`. With
+            ``epsilon=inf`` no noise is added.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian.
         epsilon_x : float, optional
             Epsilon of the features: the release of all features together is (epsilon_x, delta)-DP. Let m be
             the number of columns with added noise plus the number of features that are released by randomized
@@ -508,10 +508,10 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             responses and Laplace noise get their shares of epsilon. Columns with Gaussian noise, and a label
             with Gaussian noise, get the rest of the budget.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         to : path, optional
-            Parquet file to which a release of rows is written block by block, with everything else in
+            Parquet file to which the released rows are written block by block. Everything else is written to
             ``<name>.json`` next to it. The rows and the noisy records then need not fit in memory. The JSON
             file is written last; a Parquet file without it is not a complete release. `load_release` reads
             both.
@@ -520,7 +520,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         source : {"lattice", "opendp"}, optional
-            Sampler of secure noise: privinf's own (default), or OpenDP's.
+            Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+            sampler of OpenDP.
         ledger : Ledger, optional
             Budget ledger that records the cost of the release. If the release would exceed the limit of the
             ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
@@ -576,11 +577,11 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         ----------
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. It is divided
-            over features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`.
-            ``epsilon=inf`` adds no noise.
+            over features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`. With
+            ``epsilon=inf`` no noise is added.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian.
         epsilon_x : float, optional
             Epsilon of the features: the release of all features together is (epsilon_x, delta)-DP. Let m be
             the number of columns with added noise plus the number of features that are released by randomized
@@ -597,8 +598,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             responses and Laplace noise get their shares of epsilon. Columns with Gaussian noise, and a label
             with Gaussian noise, get the rest of the budget.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         method : {"newton", "sgd"}
             How the corrected estimating equation is solved. The choice "newton" (default) is Newton's method.
             The choice "sgd" is the method of the paper, a single pass of projected stochastic gradient
@@ -643,7 +644,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         source : {"lattice", "opendp"}, optional
-            Sampler of secure noise: privinf's own (default), or OpenDP's.
+            Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+            sampler of OpenDP.
 
         Returns
         -------

@@ -122,7 +122,7 @@ class ExampleScoreTests(ScoreTests):
         beta0 : str, list of str, mapping, (R, q), or array, optional
             Restrictions in any form that `wald_test` reads, the other coefficients solved under the null; or
             an array of all private coefficients, user units, public columns concentrated out; multinomial:
-            class by class. Default: every slope but the constant is zero.
+            class by class. By default the hypothesis is that all slopes are zero.
 
         Returns
         -------

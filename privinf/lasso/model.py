@@ -116,8 +116,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No error message contains a value of a row.
+        Raised if a column does not match its declaration, a bound that the sensitivity needs is missing or
+        invalid, or an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
@@ -274,7 +274,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Raises
         ------
         SchemaError
-            If the formula needs columns or bounds that the schema does not declare.
+            Raised if the formula needs columns or bounds that the schema does not declare.
         """
         options = LassoModelOptions(
             family=family,
@@ -349,7 +349,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Raises
         ------
         ArgumentError
-            If there is no site, if a site has no rows, or if the sites have different columns.
+            Raised if there is no site, if a site has no rows, or if the sites have different columns.
         """
         options = LassoModelOptions(
             x_bound=x_bound,
@@ -411,12 +411,12 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. With ``epsilon=inf`` no noise is
-            added: the fit is the debiased estimate, or least squares if there are few columns.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. With ``epsilon=inf`` no
+            noise is added: the fit is the debiased estimate, or least squares if there are few columns.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`. A budget in mu is available only
             for secure sums, where all noise is Gaussian.
@@ -424,8 +424,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`. A budget in rho is
             not available for the paper's variant.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         sparsity : int or "auto"
             Number of columns in the sparse fit. With "auto" (default) columns are selected in blocks of five,
             and each block is fitted at a low cost. Selection ends when fewer than three coefficients of a
@@ -548,14 +548,15 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Raises
         ------
         ArgumentError, BudgetExceededError
-            If an argument is invalid, or if the fit would exceed the limit of the ledger; nothing was spent.
+            Raised if an argument is invalid, or if the fit would exceed the limit of the ledger; nothing was
+            spent.
         SchemaError
-            If the rows were changed after the model was built and now have missing or infinite values;
+            Raised if the rows were changed after the model was built and now have missing or infinite values;
             nothing was spent.
         NotAvailableError
-            If no fit is possible with this number of rows and columns and this budget; nothing was spent.
-            With ``variant="paper"`` the error is also raised if the noise is too large for an estimate. In
-            this case the cost of the releases stays in the ledger.
+            Raised if no fit is possible with this number of rows and columns and this budget; nothing was
+            spent. With ``variant="paper"`` the error is also raised if the noise is too large for an
+            estimate. In this case the cost of the releases stays in the ledger.
 
         Notes
         -----

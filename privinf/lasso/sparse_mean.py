@@ -400,58 +400,59 @@ def sparse_mean(
     rng: RngLike = None,
     source: SourceName = "lattice",
 ) -> SparseMeanResult:
-    r"""Estimate a sparse mean in the local model, from one private answer per machine.
+    r"""Estimate a sparse mean in the local model, from one private answer of each client.
 
     Parameters
     ----------
     samples_by_machine : sequence of m arrays of shape (n_i, p), array of shape (m, n, p), or mapping to such
-        The rows of each machine.
+        Rows of each client.
     epsilon : float
-        Pure epsilon for everything that a machine holds; infinity for answers without protection.
+        Pure epsilon of the guarantee for all rows of one client. With infinity the answers are not protected.
     sparsity : int
-        Number of coordinates to keep (s of the paper).
+        Number of coordinates to select (s of the paper).
     scale : float
-        Public standard deviation of each coordinate of one row.
+        Public standard deviation of every coordinate of a row.
     names : sequence of p str, optional
-        By default 0, ..., p - 1.
+        Names of the coordinates; by default 0, ..., p - 1.
     public_seed : None, int or Generator
-        Seed of the choice of coordinates.
+        Public seed by which each client is assigned a coordinate.
     ledger : Ledger, optional
-        Budget ledger of one machine.
+        Budget ledger that records the cost for one client.
     rng : None, int or Generator, optional
-        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
-        the results are marked as such.
+        Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+        simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     source : {"lattice", "opendp"}
-        Sampler of secure noise: privinf's own (default), or OpenDP's.
+        Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+        sampler of OpenDP.
 
     Returns
     -------
     result with `params`, `selected` and `privacy`
-        The estimated mean, the selected positions and the privacy report.
+        Result with the estimated mean, the selected positions and the privacy report.
 
     Raises
     ------
     ArgumentError, SchemaError, AlignmentError, BudgetExceededError
-        Before anything is spent.
+        Raised, before anything is spent, if an argument or the rows are invalid or the limit of the ledger
+        would be exceeded.
 
     Warns
     -----
     WeakIdentificationWarning
-        Almost all signs of a coordinate are or may be equal (saturation): sqrt(n) abs(mu) is above twice
-        `scale`, or the noise does not exclude such a value. This error is also raised if no machine answered
-        for a coordinate.
+        Issued if almost all signs of some coordinate are, or may be, equal (saturation). This happens if
+        sqrt(n) abs(mu) is above twice `scale`, or if the noise does not exclude such a value. The warning is
+        also issued if no client answered for a coordinate.
 
     Notes
     -----
-    **Privacy.** Each machine sends one answer, which is epsilon-DP for all its rows together (client level,
-    local model). Machines hold different units, so epsilon is the total cost. See
-    `privinf.mechanisms.local.signs`.
+    **Privacy.** Each client sends one answer, which is epsilon-DP for all rows of the client together.
+    Clients hold the rows of different people, so epsilon is the total cost.
 
-    Rows are assumed to be N(mu, scale^2 I) with a known scale, so the distribution of a sign depends only on
-    mu sqrt(n)/scale. The estimate is ``scale Phi^-1(share of positive signs)/sqrt(n)``, and its error is
-    linear in p even if mu is sparse. This growth with p is the cost of not trusting the server. All
-    coordinates get the same number of machines, up to a difference of one machine. If each machine chose a
-    coordinate at random, the numbers of answers would differ more.
+    Rows are assumed to be N(mu, scale^2 I) with a known scale, so the distribution of the sign of a mean of n
+    rows depends only on mu sqrt(n)/scale. The estimate is ``scale Phi^-1(share of positive signs)/sqrt(n)``,
+    and its error is linear in the number of coordinates p even if mu is sparse. The error grows with p
+    because the server is not trusted. All coordinates have the same number of clients, up to a difference of
+    one client. If each client chose a coordinate at random, these numbers would differ more.
 
     References
     ----------

@@ -139,50 +139,51 @@ def open_table(
     ids_sha256: str | None = None,
     roster: Table = None,
 ) -> TableRows:
-    """Open a party's table for a release: check its columns and people, and align its rows by id.
+    """Open the table of a party for a release: check its columns and people, and align its rows by id.
 
     Parameters
     ----------
     data : path, DataFrame or another table
-        A file or folder of CSV (.csv, .tsv, also .gz; UTF-8, with column names) or Parquet (needs pyarrow), a
-        table in memory (also of polars or Arrow), or a pyarrow dataset. Only the columns that are needed are
-        read, in blocks. Queries and streams have no fixed order, and are refused.
+        Table of the party: a CSV file (.csv or .tsv, also .gz; UTF-8, with column names), a Parquet file, a
+        folder of such files, a table in memory, or a pyarrow dataset. Only the necessary columns are read, in
+        blocks. Queries and streams are refused, because their rows have no fixed order.
     schema : Schema
         The party's columns.
     id : str, optional
-        Column of ids, whole numbers or texts. With an id column the rows are in the order of the sorted ids.
-        Files that are sorted already are read in constant memory. For other files the ids are kept in memory
-        (about 32 bytes per row). Without an id column the rows stay in the order of the file, which must be
-        the same at every party.
+        Name of the column of ids, which are integers or texts. With an id column the rows are released in the
+        order of the sorted ids. A file that is already sorted by id is read in constant memory. For other
+        files all ids are kept in memory (about 32 bytes per row). Without an id column the rows are in the
+        order of the file, which must be the same at every party.
     n : int, optional
-        Number of people of the plan.
+        Number of people in the plan.
     ids_sha256 : str, optional
-        `roster_digest` of the people of the plan.
+        Digest of the ids of the people in the plan, as `roster_digest` returns it.
     roster : table, optional
-        A table with an id column that lists the people, to report missing and additional ids.
+        Table with an id column that lists the people in the plan, by which missing and additional ids are
+        reported.
 
     Returns
     -------
     RowBlocks
-        The rows in the order of the sorted ids, for the `release` of a mechanism.
+        Rows in the order of the sorted ids, to pass to the method `release` of a mechanism.
 
     Raises
     ------
     SchemaError
-        A column is missing or occurs twice.
+        Raised if a column is missing or occurs twice.
     AlignmentError
-        The ids have gaps or repetitions, or are not those of the plan or the roster.
+        Raised if ids are missing or repeated, or differ from the ids of the plan or the roster.
     StorageError
-        A file does not exist or cannot be read.
+        Raised if a file does not exist or cannot be read.
     NotAvailableError
-        A Parquet file without pyarrow.
+        Raised if the file is a Parquet file and pyarrow is not installed.
     ArgumentError
-        A query or a stream.
+        Raised if the table is a query or a stream, which has no fixed order of its rows.
 
     Notes
     -----
-    **Privacy.** The function runs at the holder of the table, and reads the ids and the number of the rows.
-    The set of people in the table is public in every guarantee about a release of several parties.
+    **Privacy.** The holder of the table calls this function, which reads the ids and the number of rows. In a
+    release by several parties, the set of people in the table is public: the guarantee does not protect it.
 
     Examples
     --------

@@ -271,8 +271,8 @@ def noisy_scalar(
     label : str
         Description for the ledger.
     epsilon : float, optional
-        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
+        `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
     delta : float, optional
         Delta of the guarantee. With `mu` or `rho`, epsilon is reported at this delta.
     mu : float, optional
@@ -283,10 +283,11 @@ def noisy_scalar(
         Budget ledger. If the release would exceed the limit of the ledger, it is refused before the value is
         read. The cost is recorded in the ledger before anything is released.
     rng : None, int or Generator, optional
-        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
-        the results are marked as such.
+        Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+        simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     source : {"lattice", "opendp"}
-        Sampler of secure noise: privinf's own (default), or OpenDP's.
+        Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+        sampler of OpenDP.
 
     Returns
     -------
@@ -296,9 +297,10 @@ def noisy_scalar(
     Raises
     ------
     ArgumentError
-        No budget or more than one budget is passed, or the value is not a number; nothing was spent.
+        Raised if no budget or more than one budget is passed, or the value is not a number; nothing was
+        spent.
     BudgetExceededError
-        The release would exceed the limit of the ledger; the value was not read.
+        Raised if the release would exceed the limit of the ledger; the value was not read.
 
     Notes
     -----

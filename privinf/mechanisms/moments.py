@@ -119,8 +119,8 @@ class Moments:
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No error message contains a value of a row.
+        Raised if a column does not match its declaration, a bound that the sensitivity needs is missing or
+        invalid, or an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
@@ -233,18 +233,18 @@ class Moments:
         rows : table, pair (y, X), or Rows
             The rows: a frame of any library, a mapping of arrays, a path, or a pair of arrays.
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         cov_type : {"nonrobust", "HC0", "cluster"}, optional
             Covariance that the release must support. With "nonrobust" (default) and ``trust="central"`` no
             residual moments are released. With "HC0" the share `robust_share` of mu^2 is spent on ``sum
@@ -257,7 +257,7 @@ class Moments:
             Share of the budget (in mu^2) for the residual moments of ``cov_type="HC0"`` or "cluster"; default
             0.25. With ``trust="local"`` no residual moments are released.
         to : path, optional
-            Parquet file to which a release of rows is written block by block, with everything else in
+            Parquet file to which the released rows are written block by block. Everything else is written to
             ``<name>.json`` next to it. The rows and the noisy records then need not fit in memory. The JSON
             file is written last; a Parquet file without it is not a complete release. `load_release` reads
             both. Only for ``trust="local"``.
@@ -266,7 +266,8 @@ class Moments:
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         source : {"lattice", "opendp"}, optional
-            Sampler of secure noise: privinf's own (default), or OpenDP's.
+            Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+            sampler of OpenDP.
         ledger : Ledger, optional
             Budget ledger that records the cost of the release. If the release would exceed the limit of the
             ledger, it is refused before any row is read. The cost is recorded in the ledger before anything

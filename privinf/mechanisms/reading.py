@@ -266,49 +266,51 @@ def open_rows(
     push_down: bool = False,
     client: Any = None,
 ) -> Source:
-    """Open a table of any kind as data for models and releases.
+    """Open a table of any type, to pass it as data to models and releases.
 
     Parameters
     ----------
     data : table
-        Any table that models accept: see `privinf.mechanisms.tables.source_of`.
+        Any table that models accept: a data frame, a mapping of arrays, the path of a file, a query or a
+        stream.
     spool : bool or path
-        Whether to write a stream or a query to a Parquet file when it is first read, so that it can be read
-        again. The file is in the system's folder for temporary files, or in the folder that you name. Only
-        you may read the file (mode 0600). The file is removed when the handle is deleted or the process ends
-        normally, or if writing is interrupted. If the process is killed, the file remains. Frames and files
-        are not copied.
+        Whether to write a stream or a query to a Parquet file (the spool file) when it is first read, so that
+        it can be read again. The spool file is in the folder for temporary files, or in the folder that you
+        pass. Only your account may read the spool file (mode 0600). It is removed when the returned object is
+        deleted, when the process ends normally, or if writing is interrupted. If the process is killed, the
+        spool file remains. Data frames and files are not copied.
     progress : bool, optional
-        Whether a bar shows how many rows were read; by default on a terminal, after two seconds.
+        Whether to show a progress bar of the rows that are read. By default the bar appears after two
+        seconds, on a terminal only.
     push_down : bool
         Whether to compute the sums of `MomentOLS`, `Moments`, `OLS`, `Logit` and `Poisson` inside the
-        database of a DuckDB relation, or of an ibis table in DuckDB or PostgreSQL. Only integers leave the
-        database; methods that need rows are refused.
+        database of a DuckDB relation, or of an ibis table in DuckDB or PostgreSQL. Only integer sums leave
+        the database. Methods that need rows are refused.
     client : dask.distributed.Client, optional
-        The workers of this client read the Parquet files of `data` (a path, a list of paths or a pattern),
-        row group by row group, and compute the exact sums of `MomentOLS`, `Moments`, `OLS`, `Logit` and
-        `Poisson`. They must find the files under the same paths as this process. Methods that need rows read
-        the files in this process.
+        Client of a dask cluster. Its workers read the Parquet files of `data` (a path, a list of paths or a
+        pattern) and compute the exact sums of `MomentOLS`, `Moments`, `OLS`, `Logit` and `Poisson`. The
+        workers must find the files under the same paths as this process. Methods that need rows read the
+        files in this process instead.
 
     Returns
     -------
     handle of rows
-        The handle to pass to models, statistics and `find_bounds`, which read the rows by blocks.
+        Object to pass to models, statistics and `find_bounds`, which read the rows in blocks.
 
     Raises
     ------
     ArgumentError
-        `client` is not a synchronous dask client, or the data are not Parquet files.
+        Raised if `client` is not a synchronous dask client, or the data are not Parquet files.
     StorageError
-        The file does not exist; other accounts could replace files in the folder of the spool file; or, when
-        the data are read, the spool file cannot be written.
+        Raised if the file does not exist, or if other accounts could replace files in the folder of the spool
+        file. When the data are read, the error is also raised if the spool file cannot be written.
 
     Notes
     -----
-    **Privacy.** The handle is for the holder of the rows: a spool file holds raw rows while the handle lives.
-    It is not a release. The order of the rows in a spool file is that of the query, so its rows have no fixed
-    positions. Workers of a dask cluster return sums without noise to this process, so the cluster must be
-    closed to others: on this machine alone or under mutual TLS, without a dashboard.
+    **Privacy.** The returned object is for the holder of the rows only, and a spool file contains raw rows.
+    It is not a release. The rows of a spool file are in the order in which the query returned them, so they
+    have no fixed positions. Workers of a dask cluster return sums without noise to this process. Therefore
+    the cluster must be on this computer alone or use mutual TLS, and must have no dashboard.
 
     Examples
     --------

@@ -98,7 +98,7 @@ class Rows:
         Raises
         ------
         NotAvailableError
-            The rows are a stream, which can be read only once.
+            Raised if the rows are a stream, which can be read only once.
         """
         if not isinstance(self.features, IN_MEMORY) and not self.features.repeatable:
             from privinf.mechanisms.arrow import read_once

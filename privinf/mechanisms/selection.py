@@ -203,7 +203,7 @@ class NoisyTopK:
     Raises
     ------
     ArgumentError
-        An argument is out of range, or no budget or more than one budget is passed.
+        Raised if an argument is out of range, or no budget or more than one budget is passed.
 
     Notes
     -----
@@ -291,8 +291,8 @@ class NoisyTopK:
         Raises
         ------
         SensitivityError
-            The budget is so small that rounding to the grid of the noise alone would cost more than the
-            budget.
+            Raised if the budget is so small that rounding to the grid of the noise alone would cost more than
+            the budget.
         """
         times = check_count(times, "times")
         lines = PeelingLines(
@@ -342,10 +342,11 @@ class NoisyTopK:
             Budget ledger. If its limit would be exceeded, the ledger refuses the release before any entry is
             read. The cost is recorded in the ledger before anything is released.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         source : {"lattice", "opendp"}
-            Sampler of secure noise: privinf's own (default), or OpenDP's.
+            Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+            sampler of OpenDP.
 
         Returns
         -------
@@ -355,10 +356,10 @@ class NoisyTopK:
         Raises
         ------
         ArgumentError
-            `v` is not a vector of numbers, or there are fewer than k entries or candidates. Nothing was
-            spent, and no entry was read.
+            Raised if `v` is not a vector of numbers, or there are fewer than k entries or candidates. Nothing
+            was spent, and no entry was read.
         BudgetExceededError
-            The release would exceed the limit of the ledger; no entry of `v` was read.
+            Raised if the release would exceed the limit of the ledger; no entry of `v` was read.
 
         Notes
         -----
@@ -405,8 +406,8 @@ def private_max(
     sensitivity : float
         Sensitivity: largest change of any entry if one record is replaced.
     epsilon : float, optional
-        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
+        `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
     delta : float, optional
         Delta of the guarantee. With `mu` or `rho`, epsilon is reported at this delta.
     mu : float, optional
@@ -414,8 +415,8 @@ def private_max(
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : None, int or Generator, optional
-        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
-        the results are marked as such.
+        Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+        simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     method : {"gumbel", "laplace"}
         Distribution of the noise of the selection. "laplace" is the paper's peeling, to reproduce published
         results: it adds more noise for the same privacy.
@@ -433,7 +434,8 @@ def private_max(
         Budget ledger. If its limit would be exceeded, the ledger refuses the release before any entry is
         read. The cost is recorded in the ledger before anything is released.
     source : {"lattice", "opendp"}
-        Sampler of secure noise: privinf's own (default), or OpenDP's.
+        Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+        sampler of OpenDP.
 
     Returns
     -------

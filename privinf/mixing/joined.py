@@ -68,10 +68,10 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
     Raises
     ------
     AlignmentError
-        If the releases differ in method, n, k, kind, seed, share, plan, ids or mixing matrix, or if a party
-        or a column occurs twice.
+        Raised if the releases differ in method, n, k, kind, seed, share, plan, ids or mixing matrix, or if a
+        party or a column occurs twice.
     ArgumentError
-        If an argument is not the release of a party.
+        Raised if an argument is not the release of a party.
 
     Notes
     -----

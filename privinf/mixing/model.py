@@ -127,8 +127,8 @@ class RMGMOLS(PartyModel):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No error message contains a value of a row.
+        Raised if a column does not match its declaration, a bound that the sensitivity needs is missing or
+        invalid, or an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
@@ -269,7 +269,7 @@ class RMGMOLS(PartyModel):
         Raises
         ------
         SchemaError
-            A column belongs to no schema, or to two parties.
+            Raised if a column belongs to no schema, or to two parties.
         """
         options = MixingModelOptions(
             parties=parties,
@@ -322,8 +322,8 @@ class DGMOLS(PartyModel):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No error message contains a value of a row.
+        Raised if a column does not match its declaration, a bound that the sensitivity needs is missing or
+        invalid, or an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
@@ -423,7 +423,7 @@ class DGMOLS(PartyModel):
         Raises
         ------
         SchemaError
-            A column belongs to no schema, or to two parties.
+            Raised if a column belongs to no schema, or to two parties.
         """
         options = PartyModelOptions(
             parties=parties,

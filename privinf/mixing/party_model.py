@@ -194,12 +194,12 @@ class PartyModel(Model[PartyModelOptions]):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. **Each party** spends this; the total
-            of a person adds all parties.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. **Each party** spends this;
+            the total of a person adds all parties.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
@@ -258,25 +258,26 @@ class PartyModel(Model[PartyModelOptions]):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. **Each party** spends this; the total
-            of a person adds all parties.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. **Each party** spends this;
+            the total of a person adds all parties.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         source : {"lattice", "opendp"}, optional
-            Sampler of secure noise: privinf's own (default), or OpenDP's.
+            Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+            sampler of OpenDP.
         ledger : Ledger, optional
             Budget ledger that records the cost of the release. If the release would exceed the limit of the
             ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
@@ -353,19 +354,19 @@ class PartyModel(Model[PartyModelOptions]):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. **Each party** spends this; the total
-            of a person adds all parties. Random mixing remains without noise.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. **Each party** spends this;
+            the total of a person adds all parties. Random mixing remains without noise.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         label : str, optional
             Column to regress on all others; default: y, the formula of the model, or the label of
             `from_release`.
@@ -390,7 +391,8 @@ class PartyModel(Model[PartyModelOptions]):
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         source : {"lattice", "opendp"}, optional
-            Sampler of secure noise: privinf's own (default), or OpenDP's.
+            Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+            sampler of OpenDP.
 
         Returns
         -------

@@ -178,8 +178,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. Nothing was spent, and no error message contains a value of a row.
+        Raised if a column does not match its declaration, a bound that the sensitivity needs is missing or
+        invalid, or an argument is invalid. Nothing was spent, and no error message contains a value of a row.
 
     Notes
     -----
@@ -294,8 +294,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Whether noise is added to the response ("protected", default), or the response is released as it
             is ("public"). A response whose columns the schema declares public is always released as it is.
         radius : float, optional
-            Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
-            no projection.
+            Project the private part of each row, scaled by its bounds, onto the ball of this radius. By
+            default rows are not projected.
         weights : str, optional
             Name of the column of observation weights. The schema must declare it public, with positive
             bounds.
@@ -338,7 +338,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Raises
         ------
         SchemaError, NotAvailableError
-            If the schema does not declare a column that the formula needs, or the data are a federation.
+            Raised if the schema does not declare a column that the formula needs, or the data are a
+            federation.
         """
         options = ModulationModelOptions(
             response=response,
@@ -402,18 +403,18 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         method : {"one-shot", "iterative"}, optional
             Protocol: one release of every record (default), or several adaptive releases ("iterative"), in
             which the directions are orthogonal to the current coefficients.
@@ -430,7 +431,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Whether to show a progress bar over the rounds of the iterative protocol. By default the bar
             appears on a terminal only.
         to : path, optional
-            Parquet file to which a release of rows is written block by block, with everything else in
+            Parquet file to which the released rows are written block by block. Everything else is written to
             ``<name>.json`` next to it. The rows and the noisy records then need not fit in memory. The JSON
             file is written last; a Parquet file without it is not a complete release. `load_release` reads
             both. Only for ``method="one-shot"``.
@@ -439,7 +440,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         source : {"lattice", "opendp"}, optional
-            Sampler of secure noise: privinf's own (default), or OpenDP's.
+            Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+            sampler of OpenDP.
         ledger : Ledger, optional
             Budget ledger that records the cost of the release. If the release would exceed the limit of the
             ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
@@ -509,19 +511,19 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. With ``epsilon=inf`` the features are
-            not modulated either.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. With ``epsilon=inf`` the
+            features are not modulated either.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         method : {"one-shot", "iterative"}, optional
             Protocol: one release of every record (default), or several adaptive releases ("iterative"), in
             which the directions are orthogonal to the current coefficients.
@@ -563,7 +565,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         source : {"lattice", "opendp"}, optional
-            Sampler of secure noise: privinf's own (default), or OpenDP's.
+            Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+            sampler of OpenDP.
 
         Returns
         -------
@@ -672,9 +675,9 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Raises
         ------
         ArgumentError
-            If the model was not built from a release.
+            Raised if the model was not built from a release.
         NotAvailableError
-            If a term of the formula is not a linear combination of released columns.
+            Raised if a term of the formula is not a linear combination of released columns.
         """
         if formula is None:
             return self.fit(

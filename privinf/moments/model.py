@@ -146,8 +146,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound that the sensitivity needs is missing or invalid, or
-        an argument is invalid. No error message contains a value of a row.
+        Raised if a column does not match its declaration, a bound that the sensitivity needs is missing or
+        invalid, or an argument is invalid. No error message contains a value of a row.
 
     Notes
     -----
@@ -262,7 +262,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            If the rows of one site cause the error, the message names the site.
+            Raised if a column does not match its declaration, a bound is missing or invalid, or an argument
+            is invalid. The message names the site whose rows cause the error.
 
         Examples
         --------
@@ -326,8 +327,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Public weight c of the response relative to the features in the released second moments. By
             default the largest weighted response is 0.87 times as large as the largest norm of the features.
         radius : float, optional
-            Project the private part of each row, scaled by its bounds, onto the ball of this radius. Default:
-            no projection.
+            Project the private part of each row, scaled by its bounds, onto the ball of this radius. By
+            default rows are not projected.
         weights : str, optional
             Name of the column of observation weights. The schema must declare it public, with positive
             bounds. A federation does not accept weights.
@@ -351,7 +352,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Raises
         ------
         SchemaError, NotAvailableError
-            If the schema does not declare a column that the formula needs. The error is also raised if
+            Raised if the schema does not declare a column that the formula needs. The error is also raised if
             `weights` is passed with a federation, because a federation protects all columns, including those
             that the schema declares public.
         """
@@ -444,18 +445,18 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
             Covariance of the coefficients. With "nonrobust" (default) intervals and score tests assume that
             all errors have the same variance. With "HC0" no equal variances are assumed, and the share
@@ -467,15 +468,15 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Share of the budget (in mu^2) for the residual moments of ``cov_type="HC0"`` or "cluster"; default
             0.25. With ``trust="local"`` no residual moments are released.
         max_colluding : int
-            Number of sites that may collude with the server in secure sums; their noise does not count toward
-            the guarantee.
+            Number of sites that may collude with the server in secure sums. The noise of this number of sites
+            does not count toward the guarantee.
         checkpoint : path, optional
             Folder in which a fit over a federation stores every query and every release. Use a new folder for
             each fit. If the fit is interrupted, the same call with the same folder continues the fit and pays
             for no release twice. With ``trust="server"`` the folder holds the secret key of the noise:
             protect it as you protect the rows.
         to : path, optional
-            Parquet file to which a release of rows is written block by block, with everything else in
+            Parquet file to which the released rows are written block by block. Everything else is written to
             ``<name>.json`` next to it. The rows and the noisy records then need not fit in memory. The JSON
             file is written last; a Parquet file without it is not a complete release. `load_release` reads
             both. Only for ``trust="local"``.
@@ -484,7 +485,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         source : {"lattice", "opendp"}, optional
-            Sampler of secure noise: privinf's own (default), or OpenDP's.
+            Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+            sampler of OpenDP.
         ledger : Ledger, optional
             Budget ledger that records the cost of the release. If the release would exceed the limit of the
             ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
@@ -498,10 +500,10 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Raises
         ------
         ArgumentError, NotAvailableError
-            If an option does not match the model, or if the model was built from a release; nothing was
-            spent.
+            Raised if an option does not match the model, or if the model was built from a release; nothing
+            was spent.
         BudgetExceededError
-            If the release would exceed the limit of the ledger; nothing was spent.
+            Raised if the release would exceed the limit of the ledger; nothing was spent.
         """
         options = MomentReleaseOptions(
             epsilon=epsilon,
@@ -559,19 +561,19 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Without noise the fit is ordinary
-            least squares.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. Without noise the fit is
+            ordinary least squares.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
             Covariance of the coefficients. With "nonrobust" (default) intervals and score tests assume that
             all errors have the same variance. With "HC0" no equal variances are assumed, and the share
@@ -595,8 +597,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Coefficients that intervals cover: those of the population, those of these rows alone (noise is
             then the only error), or the ridge-penalized coefficients.
         max_colluding : int
-            Number of sites that may collude with the server in secure sums; their noise does not count toward
-            the guarantee.
+            Number of sites that may collude with the server in secure sums. The noise of this number of sites
+            does not count toward the guarantee.
         checkpoint : path, optional
             Folder in which a fit over a federation stores every query and every release. Use a new folder for
             each fit. If the fit is interrupted, the same call with the same folder continues the fit and pays
@@ -607,7 +609,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         source : {"lattice", "opendp"}, optional
-            Sampler of secure noise: privinf's own (default), or OpenDP's.
+            Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+            sampler of OpenDP.
 
         Returns
         -------

@@ -174,7 +174,7 @@ class Study:
         Raises
         ------
         NotAvailableError
-            Even 5,000,000 people are not enough at this budget.
+            Raised if even 5,000,000 people are not enough at this budget.
 
         Notes
         -----
@@ -233,7 +233,7 @@ class Study:
         Raises
         ------
         NotAvailableError
-            No budget is large enough for this number of people.
+            Raised if no budget is large enough for this number of people.
 
         Notes
         -----
@@ -355,7 +355,8 @@ class Study:
         Raises
         ------
         NotAvailableError
-            The study does not plan ``trust="local"`` with a numeric response, or its budget is infinite.
+            Raised if the study does not plan ``trust="local"`` with a numeric response, or its budget is
+            infinite.
 
         Notes
         -----
@@ -504,11 +505,11 @@ def plan_study(
         Guessed means, standard deviations, shares, correlations and R^2. Quantities without a guess are
         computed from the bounds, and the result prints them.
     epsilon : float, optional
-        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Budget of the planned fit.
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
+        `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. Budget of the planned fit.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise is
+        Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -524,7 +525,7 @@ def plan_study(
     trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
         Trust model, that is, who has access to raw rows: one curator ("central"), a server of several sites
         ("server"), each site alone ("secure-sum"), nobody ("local"), or parties that hold different columns
-        of the same people ("per-party"). Default: one curator.
+        of the same people ("per-party"). The default is one curator.
     parties : mapping of str to sequence of str, optional
         Columns of each party, for ``trust="per-party"``.
     estimators : sequence of str, optional
@@ -547,9 +548,9 @@ def plan_study(
     Raises
     ------
     ArgumentError, SchemaError
-        An argument, a guess or the formula is invalid.
+        Raised if an argument, a guess or the formula is invalid.
     NotAvailableError
-        No estimator supports this family under this trust model, or people have several rows each.
+        Raised if no estimator supports this family under this trust model, or people have several rows each.
 
     Notes
     -----
@@ -664,11 +665,11 @@ def advise(
         Guessed means, standard deviations, shares, correlations and R^2. Quantities without a guess are
         computed from the bounds, and the result prints them.
     epsilon : float, optional
-        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. Budget of the planned fit.
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
+        `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. Budget of the planned fit.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise is
+        Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -710,11 +711,12 @@ def advise(
     Raises
     ------
     ArgumentError
-        A number is out of range, a name is unknown, or no estimator supports the family and the trust model.
+        Raised if a number is out of range, a name is unknown, or no estimator supports the family and the
+        trust model.
     SchemaError
-        The formula names a column that the schema does not declare.
+        Raised if the formula names a column that the schema does not declare.
     NotAvailableError
-        An estimator cannot fit this formula.
+        Raised if an estimator cannot fit this formula.
 
     Notes
     -----

@@ -95,7 +95,7 @@ class Guesses:
     Raises
     ------
     ArgumentError
-        If a guess is not a number of the required type.
+        Raised if a guess is not a number of the required type.
 
     Notes
     -----

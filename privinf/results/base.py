@@ -139,7 +139,7 @@ class Results(FittedResult, UnavailableAttributes):
         Raises
         ------
         ArgumentError
-            An argument is invalid.
+            Raised if an argument is invalid.
 
         Notes
         -----
@@ -182,7 +182,7 @@ class Results(FittedResult, UnavailableAttributes):
         Raises
         ------
         ArgumentError
-            An argument is invalid.
+            Raised if an argument is invalid.
 
         Notes
         -----
@@ -268,9 +268,9 @@ class Results(FittedResult, UnavailableAttributes):
         Raises
         ------
         NotAvailableError
-            matplotlib is not installed (``privinf[plots]``).
+            Raised if matplotlib is not installed (``privinf[plots]``).
         ArgumentError
-            A text in `which` is not the name of a coefficient.
+            Raised if a text in `which` is not the name of a coefficient.
         """
         from privinf.plotting import coefficients
 
@@ -293,9 +293,9 @@ class Results(FittedResult, UnavailableAttributes):
         Raises
         ------
         ArgumentError
-            The file exists and `overwrite` is not True.
+            Raised if the file exists and `overwrite` is not True.
         NotAvailableError
-            matplotlib is not installed (``privinf[plots]``).
+            Raised if matplotlib is not installed (``privinf[plots]``).
         """
         from privinf.results.page import page_of
 
@@ -329,10 +329,10 @@ class Results(FittedResult, UnavailableAttributes):
         Raises
         ------
         ArgumentError
-            The file exists and `overwrite` is not True.
+            Raised if the file exists and `overwrite` is not True.
         NotAvailableError
-            The fit used no noise and `records` is True. The release and the scores of such a fit contain raw
-            rows.
+            Raised if the fit used no noise and `records` is True. The release and the scores of such a fit
+            contain raw rows.
         """
         storage.save_results(self, path, records=records, key=key, overwrite=overwrite)
 
@@ -355,10 +355,10 @@ class Results(FittedResult, UnavailableAttributes):
         Raises
         ------
         StorageError
-            The file is damaged, was not written by `save`, was written by a newer version, or was written
-            with a different key.
+            Raised if the file is damaged, was not written by `save`, was written by a newer version, or was
+            written with a different key.
         ArgumentError
-            The file contains results of a different class.
+            Raised if the file contains results of a different class.
         """
         loaded = storage.load_results(path, default=Results, key=key)
         if not isinstance(loaded, cls):
@@ -433,7 +433,7 @@ def load_results(path: str | PathLike[str], *, key: bytes | None = None) -> Resu
     Raises
     ------
     StorageError
-        The file is damaged, was not written by `save`, was written by a newer version, or was written with a
-        different key.
+        Raised if the file is damaged, was not written by `save`, was written by a newer version, or was
+        written with a different key.
     """
     return Results.load(path, key=key)

@@ -307,7 +307,7 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     Raises
     ------
     ArgumentError
-        There are no results, or some result has no attribute ``params``.
+        Raised if there are no results, or some result has no attribute ``params``.
 
     Notes
     -----

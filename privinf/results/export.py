@@ -225,7 +225,7 @@ class Export:
         Raises
         ------
         ArgumentError
-            The file exists and `overwrite` is not True.
+            Raised if the file exists and `overwrite` is not True.
         """
         return write_json(self.to_dict(alpha), path, overwrite)
 
@@ -244,9 +244,9 @@ class Export:
         Raises
         ------
         ArgumentError
-            The file exists and `overwrite` is not True.
+            Raised if the file exists and `overwrite` is not True.
         NotAvailableError
-            pyarrow is not installed (``privinf[parquet]``).
+            Raised if pyarrow is not installed (``privinf[parquet]``).
         """
         write_parquet(lambda: self.tidy(alpha), self.to_dict(alpha), path, overwrite)
 

@@ -127,7 +127,7 @@ def add_constant(X: ColumnsLike, prepend: bool = True) -> pd.DataFrame:
     Raises
     ------
     SchemaError
-        If `X` already has a column ``const``, or has neither one nor two dimensions.
+        Raised if `X` already has a column ``const``, or has neither one nor two dimensions.
 
     Notes
     -----

@@ -42,7 +42,7 @@ class Numeric:
     Raises
     ------
     SchemaError
-        If the bounds are reversed, equal, nan or infinite, or if `scale` is not positive.
+        Raised if the bounds are reversed, equal, nan or infinite, or if `scale` is not positive.
     """
 
     low: float
@@ -128,8 +128,8 @@ class Factor:
     Raises
     ------
     SchemaError
-        If there are fewer than two levels, repeated levels or levels of several types, or if `other` is not
-        one of the levels.
+        Raised if there are fewer than two levels, repeated levels or levels of several types, or if `other`
+        is not one of the levels.
 
     Notes
     -----

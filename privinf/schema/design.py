@@ -180,11 +180,11 @@ class Design:
         Raises
         ------
         SchemaError
-            If the formula names unknown columns, has a term for which no bounds follow from the schema, or
-            has its response among the columns.
+            Raised if the formula names unknown columns, has a term for which no bounds follow from the
+            schema, or has its response among the columns.
         ArgumentError
-            `schema` is not a Schema, `radius` is not positive, or `response` is neither "protected" nor
-            "public".
+            Raised if `schema` is not a Schema, `radius` is not positive, or `response` is neither "protected"
+            nor "public".
 
         Notes
         -----
@@ -248,9 +248,9 @@ class Design:
         Raises
         ------
         SensitivityError
-            If a private column has neither bounds nor radius.
+            Raised if a private column has neither bounds nor radius.
         SchemaError
-            If bounds are reversed, equal or infinite, or if names are unknown or repeated.
+            Raised if bounds are reversed, equal or infinite, or if names are unknown or repeated.
         """
         columns = matrix_columns(
             names,
@@ -466,8 +466,8 @@ class Design:
         Raises
         ------
         SchemaError
-            If a column is absent, has a type or a level that differs from its declaration, or has a missing
-            or infinite value. The message names the column, never a value.
+            Raised if a column is absent, has a type or a level that differs from its declaration, or has a
+            missing or infinite value. The message names the column, never a value.
 
         Notes
         -----
@@ -535,8 +535,8 @@ class Design:
         Raises
         ------
         SchemaError
-            If a column is absent, has a type or a level that differs from its declaration, or has a missing
-            or infinite value. The message names the column, never a value.
+            Raised if a column is absent, has a type or a level that differs from its declaration, or has a
+            missing or infinite value. The message names the column, never a value.
 
         Notes
         -----
@@ -643,7 +643,8 @@ class Design:
         Raises
         ------
         SchemaError
-            If the dictionary does not describe a design, or if its design does not follow from its schema.
+            Raised if the dictionary does not describe a design, or if its design does not follow from its
+            schema.
         """
         try:
             design = _described(content)

@@ -62,8 +62,8 @@ class Schema:
     Raises
     ------
     SchemaError
-        If a bound, a list of levels or a name is invalid, if `public` names a column that is not declared, or
-        if `max_rows` is above 1 without `unit`.
+        Raised if a bound, a list of levels or a name is invalid, if `public` names a column that is not
+        declared, or if `max_rows` is above 1 without `unit`.
 
     Notes
     -----
@@ -229,7 +229,7 @@ class Schema:
         Raises
         ------
         SchemaError
-            If the column is unknown, or if its levels are not numbers.
+            Raised if the column is unknown, or if its levels are not numbers.
         """
         item = self[name]
         try:
@@ -313,7 +313,7 @@ class Schema:
         Raises
         ------
         SchemaError
-            If the argument is not a table.
+            Raised if the argument is not a table.
 
         Notes
         -----
@@ -376,9 +376,9 @@ class Schema:
         Raises
         ------
         ArgumentError
-            The file exists and `overwrite` is not True.
+            Raised if the file exists and `overwrite` is not True.
         StorageError
-            The file cannot be written.
+            Raised if the file cannot be written.
         """
         from privinf.schema.files import schema_text
 
@@ -405,7 +405,7 @@ class Schema:
         Raises
         ------
         SchemaError
-            If the dictionary does not describe a schema.
+            Raised if the dictionary does not describe a schema.
         """
         try:
             columns = {

@@ -613,7 +613,7 @@ class StatResult(PortableTest):
         Raises
         ------
         ArgumentError
-            An argument is invalid.
+            Raised if an argument is invalid.
 
         Notes
         -----

@@ -366,18 +366,18 @@ def quantile(
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
-        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
+        `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise is
+        Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : None, int or Generator, optional
-        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
-        the results are marked as such.
+        Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+        simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     by : array_like, str or sequence of str, optional
         Group of each record, the name of the column of groups, or the names of several columns. The result
         then has the quantiles of each group.
@@ -409,7 +409,8 @@ def quantile(
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
         published results.
     source : {"lattice", "opendp"}, optional
-        Sampler of secure noise: privinf's own (default), or OpenDP's.
+        Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+        sampler of OpenDP.
     ledger : Ledger, optional
         Budget ledger that records the cost of the release. If the release would exceed the limit of the
         ledger, it is refused before any row is read. The cost is recorded in the ledger before anything is
@@ -424,8 +425,8 @@ def quantile(
     Raises
     ------
     ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
-        An argument is invalid, a column or its bounds do not match the declaration, the statistic is not
-        available for this schema, or the release would exceed the limit of the ledger.
+        Raised if an argument is invalid, a column or its bounds do not match the declaration, the statistic
+        is not available for this schema, or the release would exceed the limit of the ledger.
 
     Notes
     -----
@@ -513,18 +514,18 @@ def median(
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
-        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
+        `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise is
+        Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : None, int or Generator, optional
-        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
-        the results are marked as such.
+        Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+        simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     by : array_like, str or sequence of str, optional
         Group of each record, the name of the column of groups, or the names of several columns. The result
         then has one median per group.
@@ -556,7 +557,8 @@ def median(
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
         published results.
     source : {"lattice", "opendp"}, optional
-        Sampler of secure noise: privinf's own (default), or OpenDP's.
+        Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+        sampler of OpenDP.
     ledger : Ledger, optional
         Budget ledger that records the cost of the release. If the release would exceed the limit of the
         ledger, it is refused before any row is read. The cost is recorded in the ledger before anything is
@@ -571,8 +573,8 @@ def median(
     Raises
     ------
     ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
-        An argument is invalid, a column or its bounds do not match the declaration, the statistic is not
-        available for this schema, or the release would exceed the limit of the ledger.
+        Raised if an argument is invalid, a column or its bounds do not match the declaration, the statistic
+        is not available for this schema, or the release would exceed the limit of the ledger.
 
     Notes
     -----

@@ -224,19 +224,19 @@ def mannwhitneyu(
         Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to the
         bounds. Arrays need no bounds.
     epsilon : float, optional
-        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
+        `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise is
+        Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
         pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : None, int or Generator, optional
-        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
-        the results are marked as such.
+        Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+        simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     alternative : {"two-sided", "less", "greater"}
         Alternative hypothesis: the values of the first sample (or level) tend to differ from the values of
         the second sample, to be smaller, or to be larger.
@@ -256,7 +256,8 @@ def mannwhitneyu(
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
         published results.
     source : {"lattice", "opendp"}, optional
-        Sampler of secure noise: privinf's own (default), or OpenDP's.
+        Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+        sampler of OpenDP.
     ledger : Ledger, optional
         Budget ledger that records the cost of the release. If the release would exceed the limit of the
         ledger, it is refused before any row is read. The cost is recorded in the ledger before anything is
@@ -387,19 +388,19 @@ def kruskal(
         Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to the
         bounds. Arrays need no bounds.
     epsilon : float, optional
-        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
+        `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise is
+        Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
         pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : None, int or Generator, optional
-        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
-        the results are marked as such.
+        Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+        simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     levels : sequence, optional
         Public list of all groups, required if `groups` is an array.
     confidence_level : float
@@ -418,7 +419,8 @@ def kruskal(
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
         published results.
     source : {"lattice", "opendp"}, optional
-        Sampler of secure noise: privinf's own (default), or OpenDP's.
+        Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+        sampler of OpenDP.
     ledger : Ledger, optional
         Budget ledger that records the cost of the release. If the release would exceed the limit of the
         ledger, it is refused before any row is read. The cost is recorded in the ledger before anything is
@@ -566,19 +568,19 @@ def wilcoxon(
         Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to the
         bounds. Arrays need no bounds.
     epsilon : float, optional
-        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
+        `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise is
+        Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
         pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : None, int or Generator, optional
-        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
-        the results are marked as such.
+        Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+        simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     alternative : {"two-sided", "less", "greater"}
         Alternative hypothesis: the values tend to differ from the center, or to be below or above the center.
     confidence_level : float
@@ -597,7 +599,8 @@ def wilcoxon(
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
         published results.
     source : {"lattice", "opendp"}, optional
-        Sampler of secure noise: privinf's own (default), or OpenDP's.
+        Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+        sampler of OpenDP.
     ledger : Ledger, optional
         Budget ledger that records the cost of the release. If the release would exceed the limit of the
         ledger, it is refused before any row is read. The cost is recorded in the ledger before anything is

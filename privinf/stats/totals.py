@@ -263,19 +263,19 @@ def sum(
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
-        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one of
-        `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
+        `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
     delta : float, optional
-        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the noise
-        is Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
+        Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise is
+        Gaussian. With `mu` or `rho`, epsilon is reported at this delta. With ``delta=0`` the guarantee is
         pure epsilon, with Laplace noise.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : None, int or Generator, optional
-        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not private;
-        the results are marked as such.
+        Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+        simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     by : array_like, str or sequence of str, optional
         Group of each record, the name of the column of groups, or the names of several columns. The result
         then has one sum per group.
@@ -308,7 +308,8 @@ def sum(
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
         published results.
     source : {"lattice", "opendp"}, optional
-        Sampler of secure noise: privinf's own (default), or OpenDP's.
+        Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+        sampler of OpenDP.
     ledger : Ledger, optional
         Budget ledger that records the cost of the release. If the release would exceed the limit of the
         ledger, it is refused before any row is read. The cost is recorded in the ledger before anything is
@@ -322,8 +323,8 @@ def sum(
     Raises
     ------
     ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
-        An argument is invalid, a column does not match its declaration, or the release would exceed the limit
-        of the ledger. The error is also raised if the schema declares several rows per unit.
+        Raised if an argument is invalid, a column does not match its declaration, or the release would exceed
+        the limit of the ledger. The error is also raised if the schema declares several rows per unit.
 
     Notes
     -----

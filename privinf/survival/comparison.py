@@ -139,7 +139,7 @@ class LogRankResult(ReleasedSurvival, PortableTest):
         Raises
         ------
         ArgumentError
-            There are more than two groups, or the weights are not the weights of the log-rank test.
+            Raised if there are more than two groups, or the weights are not the weights of the log-rank test.
         """
         if len(self.release.groups) != 2 or self.weights != "logrank":
             raise ArgumentError(
@@ -168,7 +168,7 @@ class LogRankResult(ReleasedSurvival, PortableTest):
         Raises
         ------
         ArgumentError
-            The weights are not the weights of the log-rank test.
+            Raised if the weights are not the weights of the log-rank test.
         """
         import pandas as pd
 

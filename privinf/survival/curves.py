@@ -302,7 +302,8 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         Raises
         ------
         ArgumentError
-            The time is not positive, or is later than the last time up to which all curves can be estimated.
+            Raised if the time is not positive, or is later than the last time up to which all curves can be
+            estimated.
         """
         last = min(self.last_times.values())
         end = last if until is None else check_number(until, "until")
@@ -349,7 +350,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         Raises
         ------
         ArgumentError
-            A time is negative or later than the horizon.
+            Raised if a time is negative or later than the horizon.
         """
         import pandas as pd
 
@@ -398,7 +399,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         Raises
         ------
         ArgumentError
-            There is only one group, or the time is not between 0 and the horizon.
+            Raised if there is only one group, or the time is not between 0 and the horizon.
         """
         import pandas as pd
 
@@ -478,7 +479,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         Raises
         ------
         ArgumentError
-            There is one group only.
+            Raised if there is one group only.
         """
         return compared(self.release, weights, exponent, self.confidence_level)
 

@@ -95,7 +95,7 @@ class _CurveModel(HidesRows):
         levels : sequence, optional
             Public list of the groups, if `by` is an array.
         horizon : float, optional
-            Public end of the follow-up. Default: the public upper bound of the time.
+            Public end of the follow-up. The default is the upper bound of the time.
         grid : int or sequence of float
             Number of time intervals of equal length between 0 and the horizon, or the public edges of the
             intervals, of which the last is the horizon. An event at an edge belongs to the interval that ends
@@ -160,8 +160,8 @@ class _CurveModel(HidesRows):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta. With `mu` or
             `rho`, epsilon is reported at this delta.
@@ -170,13 +170,13 @@ class _CurveModel(HidesRows):
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         confidence_level : float
             Level of the intervals and bands, between 0 and 1.
         max_colluding : int
-            Number of sites that may collude with the server in secure sums; their noise does not count toward
-            the guarantee.
+            Number of sites that may collude with the server in secure sums. The noise of this number of sites
+            does not count toward the guarantee.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
@@ -335,8 +335,8 @@ def logrank(
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional
-        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-        of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+        Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
+        `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta. With `mu` or
         `rho`, epsilon is reported at this delta.
@@ -345,8 +345,8 @@ def logrank(
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     rng : None, int or Generator, optional
-        None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-        private; the results are marked as such.
+        Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+        simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     weights : {"logrank", "fleming-harrington", "gehan"}
         Weights of the time intervals in the test: 1, ``S(t)**exponent``, or the share of the records that are
         at risk.
@@ -358,7 +358,7 @@ def logrank(
     levels : sequence, optional
         Public list of the groups, if `by` is an array.
     horizon : float, optional
-        Public end of the follow-up. Default: the public upper bound of the time.
+        Public end of the follow-up. The default is the upper bound of the time.
     grid : int or sequence of float
         Number of time intervals of equal length between 0 and the horizon, or the public edges of the
         intervals, of which the last is the horizon. An event at an edge belongs to the interval that ends at
@@ -383,8 +383,8 @@ def logrank(
         Label of the site of every row, or the name of the column of labels, to simulate several sites in this
         process.
     max_colluding : int
-        Number of sites that may collude with the server in secure sums; their noise does not count toward the
-        guarantee.
+        Number of sites that may collude with the server in secure sums. The noise of this number of sites
+        does not count toward the guarantee.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -403,8 +403,8 @@ def logrank(
     Raises
     ------
     ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
-        An argument is invalid, a column does not match its declaration, the request is not available for
-        these rows, or the ledger's limit does not allow the release.
+        Raised if an argument is invalid, a column does not match its declaration, the request is not
+        available for these rows, or the ledger's limit does not allow the release.
 
     Notes
     -----

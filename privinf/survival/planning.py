@@ -87,7 +87,7 @@ class LogRankPlan:
         Raises
         ------
         ArgumentError
-            Even 1,000,000,000 people are not enough, or the power is not above `alpha`.
+            Raised if even 1,000,000,000 people are not enough, or the power is not above `alpha`.
         """
         aim = check_fraction(power, "power")
         if aim <= self.alpha:
@@ -177,7 +177,7 @@ def plan_logrank(
     share : float
         Share of all people who are in the second group.
     epsilon : float, optional
-        Epsilon of the (epsilon, delta) guarantee of the release. Give exactly one of `epsilon`, `mu` and
+        Epsilon of the (epsilon, delta) guarantee of the release. Pass exactly one of `epsilon`, `mu` and
         `rho`. With ``epsilon=inf`` a test without noise is planned.
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta.
@@ -198,7 +198,7 @@ def plan_logrank(
     Raises
     ------
     ArgumentError
-        A guess or the budget is out of range.
+        Raised if a guess or the budget is out of range.
 
     Notes
     -----

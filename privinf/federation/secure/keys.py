@@ -58,7 +58,7 @@ class IdentityKey:
     Raises
     ------
     ArgumentError
-        `secret` is not 32 bytes.
+        Raised if `secret` is not 32 bytes.
 
     Notes
     -----
@@ -139,7 +139,7 @@ class IdentityKey:
         Raises
         ------
         ArgumentError
-            The text is not a valid public key.
+            Raised if the text is not a valid public key.
         """
         x25519 = primitives("hazmat.primitives.asymmetric.x25519")
         try:
@@ -173,7 +173,7 @@ class IdentityKey:
         Raises
         ------
         StorageError
-            The file exists or cannot be created, or other accounts may write to its folder.
+            Raised if the file exists or cannot be created, or other accounts may write to its folder.
         """
         try:
             handle = open_secret(check_path(path), KEY, "key", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -213,9 +213,9 @@ class IdentityKey:
         Raises
         ------
         StorageError
-            The file was not written by `save`, or is damaged. The error is also raised if another account
-            could have read, changed or replaced the file. The message contains the command that repairs the
-            permissions.
+            Raised if the file was not written by `save`, or is damaged. The error is also raised if another
+            account could have read, changed or replaced the file. The message contains the command that
+            repairs the permissions.
 
         Notes
         -----
@@ -244,7 +244,7 @@ class IdentityKey:
         Raises
         ------
         StorageError
-            The content is not the content of a file that `save` wrote, or is damaged.
+            Raised if the content is not the content of a file that `save` wrote, or is damaged.
 
         Notes
         -----
@@ -319,7 +319,7 @@ class Roster:
     Raises
     ------
     ArgumentError
-        A name or a key is invalid, or a key occurs twice.
+        Raised if a name or a key is invalid, or a key occurs twice.
 
     Notes
     -----
@@ -405,7 +405,7 @@ class Roster:
         Raises
         ------
         StorageError
-            The text is not a roster, or its checksum does not match.
+            Raised if the text is not a roster, or its checksum does not match.
         """
         content = parse_json(text, "the text of the roster")
         second = isinstance(content, dict) and "verifying" in content

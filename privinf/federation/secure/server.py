@@ -209,9 +209,9 @@ class SecureServer(TrustedServer):
     Raises
     ------
     AlignmentError
-        A site does not answer, or its columns or its roster differ from those of the other sites.
+        Raised if a site does not answer, or its columns or its roster differ from those of the other sites.
     NotAvailableError
-        A site refuses the query, or has no roster. The message names the site.
+        Raised if a site refuses the query, or has no roster. The message names the site.
 
     Notes
     -----
@@ -378,7 +378,7 @@ class SecureServer(TrustedServer):
         Raises
         ------
         NotAvailableError
-            Always.
+            Always raised.
         """
         raise NotAvailableError(
             "a secure server has no noise key to store, because the sites draw the noise and store their "

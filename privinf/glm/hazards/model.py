@@ -109,8 +109,8 @@ class PHReg(Model[PHRegOptions]):
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        A column does not match its declaration, a bound is missing or invalid, or an argument is invalid. No
-        error message contains a value of a row.
+        Raised if a column does not match its declaration, a bound is missing or invalid, or an argument is
+        invalid. No error message contains a value of a row.
 
     Notes
     -----
@@ -226,7 +226,7 @@ class PHReg(Model[PHRegOptions]):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            A column does not match its declaration, or an argument is invalid.
+            Raised if a column does not match its declaration, or an argument is invalid.
         """
         options = PHRegOptions(
             status=status,
@@ -290,7 +290,8 @@ class PHReg(Model[PHRegOptions]):
         Raises
         ------
         SchemaError, SensitivityError, ArgumentError
-            If the rows of one site cause the error, the message names the site.
+            Raised if a column does not match its declaration, a bound is missing or invalid, or an argument
+            is invalid. The message names the site whose rows cause the error.
         """
         tables = arrays.sites_with_constant(sites)
         names = arrays.column_names(next(iter(tables.values()))[1])
@@ -341,18 +342,18 @@ class PHReg(Model[PHRegOptions]):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         follow_up : {"longest", "model"}
             Length of the follow-up of records with a high hazard. With "longest" (default) the follow-up is
             the longest for which the variance of the noise is at most 1.5 times the sampling variance. The
@@ -360,8 +361,8 @@ class PHReg(Model[PHRegOptions]):
             times the sampling variance. The intervals are then narrower, but they rely on proportional
             hazards and linear effects.
         max_colluding : int
-            Number of sites that may collude with the server in secure sums; their noise does not count toward
-            the guarantee.
+            Number of sites that may collude with the server in secure sums. The noise of this number of sites
+            does not count toward the guarantee.
         relation : {"replace-one", "zero-out"}
             Neighboring tables of the guarantee. Under "zero-out" one record is replaced by a record that
             contributes nothing, which is a weaker guarantee.
@@ -382,14 +383,15 @@ class PHReg(Model[PHRegOptions]):
         Raises
         ------
         ArgumentError
-            If an argument is invalid; nothing was spent.
+            Raised if an argument is invalid; nothing was spent.
         NotAvailableError
-            There are too few records, or there is too little budget, for the coefficients; nothing was spent.
-            The error is also raised if there are too few events; only their count was then charged.
+            Raised if there are too few records, or there is too little budget, for the coefficients; nothing
+            was spent. The error is also raised if there are too few events; only their count was then
+            charged.
         BudgetExceededError
-            If the fit would exceed the limit of the ledger; nothing was spent.
+            Raised if the fit would exceed the limit of the ledger; nothing was spent.
         ConvergenceError, NotPositiveDefiniteError
-            If, in a fit without noise, there is no finite estimate or columns are collinear.
+            Raised if, in a fit without noise, there is no finite estimate or columns are collinear.
 
         Notes
         -----

@@ -98,8 +98,8 @@ class LocalExamples:
     Raises
     ------
     SchemaError, SensitivityError, ArgumentError
-        If `Design.from_formula` refuses the formula, if the label has neither levels nor bounds, if a binary
-        column is unknown, or if there is nothing to protect.
+        Raised if `Design.from_formula` refuses the formula, if the label has neither levels nor bounds, if a
+        binary column is unknown, or if there is nothing to protect.
 
     Notes
     -----
@@ -208,11 +208,11 @@ class LocalExamples:
             arrays.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases, divided over
-            features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`.
-            ``epsilon=inf`` adds no noise.
+            features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`. With
+            ``epsilon=inf`` no noise is added.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian.
         epsilon_x : float, optional
             Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
             sent by randomized response gets a pure epsilon of epsilon_x / (number of noisy columns + number
@@ -228,10 +228,10 @@ class LocalExamples:
             noise get their shares of epsilon; Gaussian columns, and a Gaussian label, get the rest of the
             budget.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         to : path, optional
-            Parquet file to which a release of rows is written block by block, with everything else in
+            Parquet file to which the released rows are written block by block. Everything else is written to
             ``<name>.json`` next to it. The rows and the noisy records then need not fit in memory. The JSON
             file is written last; a Parquet file without it is not a complete release. `load_release` reads
             both.
@@ -240,7 +240,8 @@ class LocalExamples:
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         source : {"lattice", "opendp"}, optional
-            Sampler of secure noise: privinf's own (default), or OpenDP's.
+            Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+            sampler of OpenDP.
         ledger : Ledger, optional
             Budget ledger that records the cost of the release. If the release would exceed the limit of the
             ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
@@ -262,10 +263,10 @@ class LocalExamples:
         Raises
         ------
         BudgetExceededError
-            Before any row is read.
+            Raised, before any row is read, if the release would exceed the limit of the ledger.
         SchemaError, AlignmentError
-            If the rows do not fit the design. Nothing was spent, and no error message contains a value of a
-            row.
+            Raised if the rows do not fit the design. Nothing was spent, and no error message contains a value
+            of a row.
 
         Notes
         -----

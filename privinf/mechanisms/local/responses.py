@@ -38,7 +38,7 @@ class RandomizedResponse:
     Raises
     ------
     ArgumentError
-        `levels` or `epsilon` is out of range.
+        Raised if `levels` or `epsilon` is out of range.
 
     Notes
     -----
@@ -107,7 +107,7 @@ class RandomizedResponse:
         Raises
         ------
         SchemaError
-            Some `codes` are not integers from 0 to k - 1. The message contains none of the codes.
+            Raised if some `codes` are not integers from 0 to k - 1. The message contains none of the codes.
 
         Notes
         -----

@@ -68,7 +68,7 @@ class PartyPlan:
         Raises
         ------
         ArgumentError
-            If the plan of the party has no budget, or more than one.
+            Raised if the plan of the party has no budget, or more than one.
         """
         return calibrate_mu(**self.spending, calibration=calibration)
 
@@ -85,7 +85,7 @@ class PartyPlan:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> PartyPlan:
-        """Rebuild the object from the result of `to_dict`.
+        """Make the object from a dictionary that `to_dict` returned.
 
         Parameters
         ----------

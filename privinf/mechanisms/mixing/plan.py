@@ -84,10 +84,10 @@ class MixingPlan:
     Raises
     ------
     SchemaError
-        Two parties have columns of the same name, or the id column is one of the released columns.
+        Raised if two parties have columns of the same name, or the id column is one of the released columns.
     ArgumentError
-        If a number is out of its range: k is above n, or there are too few mixed rows for the number of
-        columns.
+        Raised if a number is out of its range: k is above n, or there are too few mixed rows for the number
+        of columns.
 
     Notes
     -----
@@ -226,10 +226,10 @@ class MixingPlan:
         Raises
         ------
         ArgumentError
-            If a number is out of its range, or if an option is passed that the method or the chosen `k` does
-            not use.
+            Raised if a number is out of its range, or if an option is passed that the method or the chosen
+            `k` does not use.
         SchemaError
-            Two parties have a column of the same name.
+            Raised if two parties have a column of the same name.
 
         Notes
         -----
@@ -314,7 +314,7 @@ class MixingPlan:
         Raises
         ------
         ArgumentError
-            The plan has no such party.
+            Raised if the plan has no such party.
         """
         schema = self.party(party).schema
         designs = self.designs()
@@ -348,7 +348,7 @@ class MixingPlan:
         Raises
         ------
         ArgumentError
-            The plan has no such party.
+            Raised if the plan has no such party.
         """
         if not isinstance(name, str) or name not in self.parties:
             raise ArgumentError(
@@ -393,8 +393,8 @@ class MixingPlan:
         rows : table, array of shape (n, d), or RowBlocks
             Table of the party, with one row per person in the order of the sorted ids.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         missing : {"raise", "impute-public"}
             Whether missing values are refused, or replaced by the middle of the bounds (for a factor, by its
             first level).
@@ -402,7 +402,8 @@ class MixingPlan:
             Whether the bounds were computed from the data. If True, the privacy report states that the bounds
             are not public.
         source : {"lattice", "opendp"}, optional
-            Sampler of secure noise: privinf's own (default), or OpenDP's.
+            Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+            sampler of OpenDP.
         ledger : Ledger, optional
             Budget ledger that records the cost of the release. If the release would exceed the limit of the
             ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
@@ -467,7 +468,7 @@ class MixingPlan:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description; `from_dict` is its exact inverse.
+        """Return a dictionary that can be written as JSON; `from_dict` is its exact inverse.
 
         Returns
         -------
@@ -491,7 +492,7 @@ class MixingPlan:
         Raises
         ------
         StorageError
-            If the dictionary does not describe a plan.
+            Raised if the dictionary does not describe a plan.
         """
         fields = dict(content)
         if (fields.pop("format", None), fields.pop("version", None)) != (FORMAT, PLAN_VERSION):
@@ -525,7 +526,7 @@ class MixingPlan:
         Raises
         ------
         StorageError
-            If the text is not a plan, or if its checksum does not match.
+            Raised if the text is not a plan, or if its checksum does not match.
         """
         record = parse_json(text, "the text is not a mixing plan: the text")
         names = ("format", "version", *cls.__dataclass_fields__)
@@ -544,7 +545,7 @@ class MixingPlan:
         Raises
         ------
         ArgumentError
-            If the file exists and `overwrite` is not True.
+            Raised if the file exists and `overwrite` is not True.
         """
         check_vacant(path, overwrite).write_text(self.to_json() + "\n", encoding="utf-8")
 
@@ -560,7 +561,7 @@ class MixingPlan:
         Raises
         ------
         StorageError
-            The file cannot be read, or is not a plan.
+            Raised if the file cannot be read, or is not a plan.
         """
         return cls.from_json(read_text(path, "a mixing plan"))
 

@@ -73,8 +73,8 @@ class GaussianRows(PartyMechanism):
     Raises
     ------
     SchemaError, ArgumentError
-        A column does not match its declaration, or an argument is invalid. No error message contains a value
-        of a row.
+        Raised if a column does not match its declaration, or an argument is invalid. No error message
+        contains a value of a row.
 
     Notes
     -----
@@ -114,25 +114,26 @@ class GaussianRows(PartyMechanism):
             Table with one row per person, in the same order at every party. The columns of an array are those
             of the schema, in order.
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. The releases of other parties are not
-            counted in this epsilon.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. The releases of other
+            parties are not counted in this epsilon.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         source : {"lattice", "opendp"}, optional
-            Sampler of secure noise: privinf's own (default), or OpenDP's.
+            Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+            sampler of OpenDP.
         ledger : Ledger, optional
             Budget ledger that records the cost of the release. If the release would exceed the limit of the
             ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
@@ -210,8 +211,8 @@ class RandomMixing(PartyMechanism):
     Raises
     ------
     SchemaError, ArgumentError
-        A column does not match its declaration, or an argument is invalid. No error message contains a value
-        of a row.
+        Raised if a column does not match its declaration, or an argument is invalid. No error message
+        contains a value of a row.
 
     Notes
     -----
@@ -320,25 +321,26 @@ class RandomMixing(PartyMechanism):
             Table with one row per person, in the same order at every party. The columns of an array are those
             of the schema, in order.
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Give exactly one
-            of `epsilon`, `mu` and `rho`. ``epsilon=inf`` adds no noise. The releases of other parties are not
-            counted in this epsilon.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. The releases of other
+            parties are not counted in this epsilon.
         delta : float, optional
-            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta wherever the
-            noise is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
+            Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
+            is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
         mu : float, optional
             Budget in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
             Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
         rng : None, int or Generator, optional
-            None (default) draws secure noise. A seed or a Generator draws simulation noise, which is not
-            private; the results are marked as such.
+            Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
+            simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         source : {"lattice", "opendp"}, optional
-            Sampler of secure noise: privinf's own (default), or OpenDP's.
+            Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the
+            sampler of OpenDP.
         ledger : Ledger, optional
             Budget ledger that records the cost of the release. If the release would exceed the limit of the
             ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
@@ -355,11 +357,11 @@ class RandomMixing(PartyMechanism):
         Raises
         ------
         AlignmentError
-            If the number of rows differs from the number of people in the plan.
+            Raised if the number of rows differs from the number of people in the plan.
         SchemaError
-            If a column is missing or differs from its declaration.
+            Raised if a column is missing or differs from its declaration.
         BudgetExceededError
-            If the release would exceed the limit of the ledger.
+            Raised if the release would exceed the limit of the ledger.
         """
         options = SpendingOptions(
             epsilon=epsilon,

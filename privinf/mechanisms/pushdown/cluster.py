@@ -65,7 +65,7 @@ class _Partial:
 
     Notes
     -----
-    **Privacy.** Un-noised sums, and the only ones that leave a process: between those of the holder's own
+    **Privacy.** Sums without noise, and the only ones that leave a process: between those of the holder's own
     cluster.
     """
 
