@@ -65,7 +65,7 @@ class Release(Released):
         Ledger entries: one for each release of private data. Their total cost is
         ``PrivacyReport.from_entries(entries)``.
     nobs : int
-        Number of records, public.
+        Public number of records.
 
     Notes
     -----
@@ -133,8 +133,8 @@ class Release(Released):
             list of formulas, the method returns a dict of results. The default is the regression for which
             the release was made.
         **options
-            Options such as `cov_type`. Options of the method ``regress`` of the model that made the release.
-            For a release of noisy records (`LocalExamples`) they are the options of `IWPGLM.fit`.
+            Options, such as `cov_type`, of the method ``regress`` of the model that made the release. For a
+            release of noisy records (`LocalExamples`) they are the options of `IWPGLM.fit`.
 
         Returns
         -------
@@ -361,7 +361,7 @@ class Release(Released):
             Secret key of the HMAC, which protects the file from changes. Without a key the file has a
             checksum only.
         overwrite : bool
-            Whether an existing file is replaced.
+            Whether to replace an existing file.
 
         Raises
         ------
@@ -383,7 +383,7 @@ class Release(Released):
         path : path
             The file.
         overwrite : bool
-            Whether an existing file is replaced.
+            Whether to replace an existing file.
 
         Raises
         ------
@@ -403,7 +403,7 @@ class Release(Released):
         Parameters
         ----------
         kind : str
-            The kind that is needed.
+            Kind of release that is required.
         model : str
             Name of the model that needs the release, which is used in the error message.
 

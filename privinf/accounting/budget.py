@@ -260,12 +260,12 @@ class Budget:
         return self.described(relation="<= ")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that can be written as JSON; the limit is a fraction as text, such as "1/10".
+        """Return a dictionary that can be written as JSON.
 
         Returns
         -------
         dict
-            The limit is a fraction in text.
+            Dictionary in which the limit is a fraction as text, such as "1/10".
         """
         return {"currency": self.currency, "limit": str(self.limit), "delta": self.delta}
 

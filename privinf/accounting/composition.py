@@ -120,7 +120,7 @@ class Total:
         Parameters
         ----------
         epsilon : float
-            Finite, at least 0.
+            Epsilon of the guarantee, finite and at least 0.
 
         Returns
         -------
@@ -270,7 +270,7 @@ class ParallelTotal:
         Parameters
         ----------
         epsilon : float
-            Finite, at least 0.
+            Epsilon of the guarantee, finite and at least 0.
 
         Returns
         -------

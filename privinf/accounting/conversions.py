@@ -310,7 +310,7 @@ def rho_to_delta(rho: float, epsilon: float) -> float:
     rho : float
         Parameter rho of the mechanism, in [0, inf]. For infinity the result is 1.
     epsilon : float
-        Finite, at least 0.
+        Epsilon of the guarantee, finite and at least 0.
 
     Returns
     -------

@@ -214,7 +214,7 @@ class LedgerEntry:
         Parameters
         ----------
         identity : str
-            Id of the line.
+            Identifier of the copy.
         scope : tuple of str
             Names of the nested scopes of the entry, from the outermost to the innermost.
         noise : mapping, optional

@@ -57,9 +57,9 @@ class LedgerFile(Ledger):
     StorageError
         Raised if there is no ledger at `path` and no `budget` for a new ledger, or the folder is missing. The
         error is also raised if the file is damaged, is not a ledger, is a ledger of version 1, or has a limit
-        other than `budget`. It is also raised if the file was truncated, replaced, or restored from an older
-        copy, or if it has a second name (a hard link). If the file was moved, run ``privinf ledger anchor``
-        to use it in its new place.
+        other than `budget`. The error is also raised if the file was truncated, replaced, or restored from an
+        older copy, or if it has a second name (a hard link). If the file was moved, run ``privinf ledger
+        anchor`` to use it in its new place.
     ArgumentError
         Raised if `budget` is not a Budget, or `name` is empty.
     NotAvailableError

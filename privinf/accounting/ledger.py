@@ -111,7 +111,7 @@ class Ledger:
         Parameters
         ----------
         *entries : LedgerEntry
-            Lines of the releases.
+            Ledger entries of the releases.
 
         Returns
         -------
@@ -143,7 +143,8 @@ class Ledger:
         Parameters
         ----------
         entry : LedgerEntry
-            The line to find. All fields must be equal, not only the id.
+            Entry to find. All fields of the recorded entry must be equal to the fields of this entry, not
+            only the id.
 
         Returns
         -------
@@ -172,7 +173,7 @@ class Ledger:
     def check(self, losses: Loss | Iterable[Loss], scope: Sequence[str] = ()) -> None:
         """Raise BudgetExceededError if losses together would exceed the limit; nothing is recorded.
 
-        Call `check` before a long computation. It does not reserve budget; only `spend` does.
+        Call `check` before a long computation. The method does not reserve budget; only `spend` does.
 
         Parameters
         ----------
@@ -229,8 +230,8 @@ class Ledger:
         Parameters
         ----------
         name : str
-            Name of the fit for readers of the ledger, such as "table 2"; at most 200 characters. It is
-            public. The name has no effect on the cost, the noise or the scope of a release.
+            Name of the fit for readers of the ledger, such as "table 2"; at most 200 characters. The name is
+            public. It has no effect on the cost, the noise or the scope of a release.
 
         Returns
         -------
@@ -264,8 +265,8 @@ class Ledger:
     def fits(self) -> LedgerFits:
         """The fits with entries in this scope, in order, each with its formula or statistic and its name.
 
-        The attribute is a tuple of `LedgerFit` objects, and prints as a table with the cost of each fit.
-        Ledgers of earlier versions did not record the fit; their entries are grouped by their labels.
+        The attribute is a tuple of `LedgerFit` objects, and prints as a table with the cost of each fit. The
+        entries of ledgers of earlier versions, which did not record the fit, are grouped by their labels.
         """
         return fits_of(
             self.entries, self._account.purposes(), None if self.budget is None else self.budget.delta

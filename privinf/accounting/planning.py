@@ -96,7 +96,7 @@ class PlanReport:
         Parameters
         ----------
         epsilon : float
-            Finite, at least 0.
+            Epsilon of the guarantee, finite and at least 0.
 
         Returns
         -------

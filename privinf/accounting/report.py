@@ -140,14 +140,14 @@ class PrivacyReport:
         Parameters
         ----------
         entries : iterable of LedgerEntry
-            As returned by ``ledger.spend``.
+            Ledger entries of the releases, as ``ledger.spend`` returns them.
         ledger : Ledger, optional
             Ledger to which the entries were charged, in any scope. The report stores the present entries of
             the ledger, from which :attr:`cumulative` is computed. Entries that were charged to a different
             ledger are included in :attr:`cumulative` too.
         delta : float, optional
-            The requested delta. The default is the delta of the limit of the ledger, or 1e-6 if there is
-            none.
+            Delta of the (epsilon, delta) guarantee that the report prints. The default is the delta of the
+            limit of the ledger, or 1e-6 if there is none.
         subject : {"fit", "earlier release", "release", "party", "ledger"}
             Releases that the totals cover: the releases of a fit, an earlier release that a fit reads at no
             further cost, one release, the releases of one party, or all releases in a ledger.
@@ -215,7 +215,7 @@ class PrivacyReport:
         Parameters
         ----------
         epsilon : float
-            Finite, at least 0.
+            Epsilon of the guarantee, finite and at least 0.
 
         Returns
         -------
@@ -379,8 +379,8 @@ class PrivacyReport:
         """Return a table of the total cost of this fit and of its ledger; undefined totals are nan.
 
         The first column is "this fit", or "its release" if the fit uses an earlier release. The row "private"
-        is 1 if all noise is secure, and 0 if a release has seeded noise or no noise. If it is 0, the other
-        rows describe a simulation.
+        is 1 if all noise is secure, and 0 if a release has seeded noise or no noise. If "private" is 0, the
+        other rows describe a simulation.
 
         Returns
         -------

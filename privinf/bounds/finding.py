@@ -143,12 +143,11 @@ def find_bounds(
     Warns
     -----
     ChangedTargetWarning
-        The warning is issued in three cases, in which more rows of a column may be clipped or pooled than
-        intended. First, if the noisy counts show only rows with one value, the bounds may clip rows with
-        other values. Second, if many rows have values farther than 2^43 from 0, these rows are outside the
-        bounds. Third, it may happen that no level of a column reaches the share `rare`. The most common level
-        is then kept if its count is above the noise threshold, and all other levels are pooled. Otherwise all
-        levels are pooled.
+        Issued in three cases, in which more rows of a column may be clipped or pooled than intended. First,
+        if the noisy counts show only rows with one value, the bounds may clip rows with other values. Second,
+        if many rows have values farther than 2^43 from 0, these rows are outside the bounds. Third, it may
+        happen that no level of a column reaches the share `rare`. The most common level is then kept if its
+        count is above the noise threshold, and all other levels are pooled. Otherwise all levels are pooled.
 
     Notes
     -----

@@ -107,9 +107,9 @@ class Site:
     Warns
     -----
     UnavailableColumnsWarning
-        Some columns of the `Schema` are absent or cannot be read. Only the holder learns the reason, from the
-        attribute `defects`. The names of these columns become public, and designs that use these columns are
-        refused.
+        Issued if some columns of the `Schema` are absent or cannot be read. Only the holder learns the
+        reason, from the attribute `defects`. The names of these columns become public, and designs that use
+        these columns are refused.
 
     Notes
     -----

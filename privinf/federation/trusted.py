@@ -86,8 +86,8 @@ class TrustedServer:
         Handling of a site that does not answer. With "raise" the release fails. With "continue" the release
         uses the other sites.
     relation : {"replace-one", "zero-out"}
-        Neighboring relation of all guarantees. Under "zero-out" one of two neighboring tables has a record
-        that contributes nothing, in place of a record of the other table. The sensitivity is about half as
+        Neighboring relation of all guarantees. Under "replace-one" one record is replaced by any other
+        record, and under "zero-out" by a record that contributes nothing. The sensitivity is about half as
         large, and the guarantee is weaker. The method `top_k` is not available. The policies of the sites
         must allow "zero-out".
     trust : {"server", "central"}

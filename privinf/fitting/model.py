@@ -311,8 +311,8 @@ class ReleaseModel(Model[ReleaseOptionsT]):
         schema : Schema, optional
             Schema that the release must have been made with. By default schemas are not compared.
         ledger : Ledger, optional
-            Budget ledger. The privacy report of a fit also states the total of this ledger. Nothing is
-            charged to it.
+            Budget ledger to which the release was charged. The privacy report of a fit also states the total
+            of this ledger. A fit charges nothing to the ledger.
 
         Returns
         -------

@@ -160,9 +160,9 @@ class GLM(Model[GLMOptions]):
 
     Let r be the clipped residual of a record with features x, and let w = min(1, R^2/||x||^2) be the weight
     of the record. The weight depends on x alone, so it does not change the coefficients if the model of the
-    mean is correct. The estimate solves the equation sum w x r = 0. It is computed in noisy rounds, which are
-    followed by one Newton step D. This final step uses the noisy score and the noisy Hessian H at the last
-    iterate. The covariance of the estimate is
+    mean is correct. The estimate solves the equation sum w x r = 0. The estimate is computed in noisy rounds,
+    which are followed by one Newton step D. This final step uses the noisy score and the noisy Hessian H at
+    the last iterate. The covariance of the estimate is
 
     .. math:: Cov = H^{-1} [meat/n + \sigma_s^2 I + (\sigma_H^2/2)(\|D\|^2 I + D D')] H^{-1}
 
@@ -241,12 +241,12 @@ class GLM(Model[GLMOptions]):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
-            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula has the same
-            effect as the argument `offset`.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated by the holder of
+            the rows, and the bounds of its terms follow from the schema. The term ``offset(column)`` in a
+            formula has the same effect as the argument `offset`.
         data : DataFrame, any other table, or Federation
-            Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
-            policies that allow `trust`.
+            Table with the raw rows, or a federation of sites that hold the rows. The sites of a federation
+            must have the same schema, and policies that allow the trust model.
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         family : {"gaussian", "binomial", "poisson"}
@@ -268,7 +268,7 @@ class GLM(Model[GLMOptions]):
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
-            number of dropped rows stays private. In a federation each site decides by the argument `missing`
+            number of dropped rows stays private. In a federation each site chooses by the argument `missing`
             of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds
@@ -282,7 +282,7 @@ class GLM(Model[GLMOptions]):
         Returns
         -------
         GLM
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -361,7 +361,7 @@ class GLM(Model[GLMOptions]):
         Returns
         -------
         GLM
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -443,8 +443,8 @@ class GLM(Model[GLMOptions]):
             Number of sites that may collude with the server in secure sums. The noise of this number of sites
             does not count toward the guarantee.
         relation : {"replace-one", "zero-out"}
-            Neighboring tables of the guarantee. Under "zero-out" one of two neighboring tables has a record
-            that contributes nothing, in place of a record of the other table. At the same budget the noise
+            Neighboring tables of the guarantee. Under "replace-one" one record is replaced by any other
+            record, and under "zero-out" by a record that contributes nothing. At the same budget the noise
             under "zero-out" is half as large as under "replace-one". The guarantee of "zero-out" is weaker:
             for the replacement of one record by another, mu is twice as large. The ledger and the policies of
             the sites must use the same relation.
@@ -460,13 +460,13 @@ class GLM(Model[GLMOptions]):
             size. Near the solution, the norm of the summed score of a batch is about sqrt(n_i/B) times the
             norm of the score of one record.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
-            Covariance of the coefficients. "HC0" (default) is robust. With "HC1", for the linear model, the
-            sampling part of the covariance is multiplied by n/(n - p). With "nonrobust", for the logistic and
-            the Poisson model, the covariance of the scores is taken from the Hessian. This choice is valid if
-            the variance function of the model is correct. It saves a tenth of the budget of the final step,
-            because the covariance of the scores is not released. With "cluster" rows are clustered by the
-            unit of the schema, which gives the same result as "HC0", because these models accept only one row
-            per unit (`MomentOLS` accepts several).
+            Covariance of the coefficients. The choice "HC0" (default) is valid under heteroskedasticity. With
+            "HC1", for the linear model, the sampling part of the covariance is multiplied by n/(n - p). With
+            "nonrobust", for the logistic and the Poisson model, the covariance of the scores is taken from
+            the Hessian. This choice is valid if the variance function of the model is correct. "nonrobust"
+            saves a tenth of the budget of the final step, because the covariance of the scores is not
+            released. With "cluster" rows are clustered by the unit of the schema, which gives the same result
+            as "HC0", because these models accept only one row per unit (`MomentOLS` accepts several).
         targets : sequence of str, optional
             Names of the coefficients to report. No other coefficient is reported. Named targets can have
             intervals even if there are too many columns to release the Hessian of all coefficients. The final
@@ -489,15 +489,15 @@ class GLM(Model[GLMOptions]):
         checkpoint : path, optional
             Folder in which a fit over a federation stores every query and every release. Use a new folder for
             each fit. If the fit is interrupted, the same call with the same folder continues the fit and pays
-            for no release twice. With ``trust="server"`` the folder holds the secret key of the noise:
-            protect it as you protect the rows.
+            for no release twice. With ``trust="server"`` the folder contains the secret key of the noise, so
+            protect the folder as you protect the rows.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         progress : bool, optional
-            Whether to show a progress bar of the sums that are released; default: on a terminal only, after
-            two seconds.
+            Whether to show a progress bar over the releases of the fit. By default the bar appears after two
+            seconds, on a terminal only.
 
         Returns
         -------
@@ -521,9 +521,9 @@ class GLM(Model[GLMOptions]):
 
         Notes
         -----
-        **Privacy.** `privacy` counts every release. If you choose settings from the results of earlier fits
-        on the same data, these fits cost budget too. Use the same ledger for all fits, so that the totals
-        include them.
+        **Privacy.** The privacy report counts all releases of a fit. If you choose settings from the results
+        of earlier fits on the same data, these fits cost budget too. Use the same ledger for all fits, so
+        that the totals include them.
 
         Intervals of logistic and Poisson models are quantiles of simulated draws, which account for the
         privacy noise. If the smallest eigenvalue of the Hessian is small relative to the noise of the

@@ -215,13 +215,14 @@ class OLS(OneFamily):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
-            are, and its bounds follow from the schema. ``"y ~ x | firm + year"`` absorbs the effects of
-            factors: they are fitted, but the results have neither these effects nor the constant. If the
-            schema declares these factors public, `MomentOLS` absorbs their effects without noise.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated by the holder of
+            the rows, and the bounds of its terms follow from the schema. A formula such as ``"y ~ x | firm +
+            year"`` absorbs the effects of factors: the effects are fitted, but the results contain neither
+            these effects nor the constant. If the schema declares these factors public, `MomentOLS` absorbs
+            their effects without noise.
         data : DataFrame, any other table, or Federation
-            Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
-            policies that allow `trust`.
+            Table with the raw rows, or a federation of sites that hold the rows. The sites of a federation
+            must have the same schema, and policies that allow the trust model.
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         residual_clip : {"auto", "bounds"} or float, optional
@@ -234,7 +235,7 @@ class OLS(OneFamily):
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
-            number of dropped rows stays private. In a federation each site decides by the argument `missing`
+            number of dropped rows stays private. In a federation each site chooses by the argument `missing`
             of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds
@@ -248,7 +249,7 @@ class OLS(OneFamily):
         Returns
         -------
         OLS
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -313,7 +314,7 @@ class OLS(OneFamily):
         Returns
         -------
         OLS
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -378,32 +379,32 @@ class OLS(OneFamily):
         target : {"mean", "robust"}
             Target of the fit. With "mean" the target is the least squares coefficients. With "robust" it is
             the root of scores that are clipped at twice their typical norm. A few large errors can change
-            this root only slightly. Both targets are equal if errors are symmetric.
+            this root only slightly. The targets "mean" and "robust" are equal if errors are symmetric.
         adapt_bounds : bool
             Whether to weight rows by min(1, 1/max_j x_j^2), to reduce the noise if the declared bounds are
             far too wide. Here column x_j is in units of narrower bounds, which are computed from noisy
             counts. The option costs 4% of the budget. The target is then weighted least squares with these
-            weights. The target equals unweighted least squares if the mean is linear in x.
+            weights, which equals unweighted least squares if the mean is linear in x.
         max_colluding : int
             Number of sites that may collude with the server in secure sums. The noise of this number of sites
             does not count toward the guarantee.
         intervals : {"required", "optional"}
             Whether the fit must have intervals. With "required" (default) the fit is refused before anything
             is charged if there are too few rows, or too little budget, for intervals of all coefficients.
-            With "optional" such a fit returns coefficients without standard errors. `without_intervals`
-            returns the reason.
+            With "optional" such a fit returns coefficients without standard errors. The method
+            `without_intervals` of the result returns the reason.
         checkpoint : path, optional
             Folder in which a fit over a federation stores every query and every release. Use a new folder for
             each fit. If the fit is interrupted, the same call with the same folder continues the fit and pays
-            for no release twice. With ``trust="server"`` the folder holds the secret key of the noise:
-            protect it as you protect the rows.
+            for no release twice. With ``trust="server"`` the folder contains the secret key of the noise, so
+            protect the folder as you protect the rows.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         progress : bool, optional
-            Whether to show a progress bar of the sums that are released; default: on a terminal only, after
-            two seconds.
+            Whether to show a progress bar over the releases of the fit. By default the bar appears after two
+            seconds, on a terminal only.
 
         Returns
         -------
@@ -433,8 +434,8 @@ class Logit(OneFamily):
     Parameters
     ----------
     y : array_like, shape (n,)
-        0 or 1. Response of 0 and 1. Values outside [0, 1] are clipped without a message, because a message
-        would reveal information about a row.
+        Response of 0 and 1. Values outside [0, 1] are clipped without a message, because a message would
+        reveal information about a row.
     X : array_like or DataFrame, shape (n, p)
         Features. No constant is added: add one with `privinf.add_constant`, or use a formula. Columns that
         `offset` and `weights` name must be columns of X, and get no coefficients.
@@ -531,12 +532,12 @@ class Logit(OneFamily):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
-            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula has the same
-            effect as the argument `offset`.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated by the holder of
+            the rows, and the bounds of its terms follow from the schema. The term ``offset(column)`` in a
+            formula has the same effect as the argument `offset`.
         data : DataFrame, any other table, or Federation
-            Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
-            policies that allow `trust`.
+            Table with the raw rows, or a federation of sites that hold the rows. The sites of a federation
+            must have the same schema, and policies that allow the trust model.
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         offset : str, optional
@@ -548,7 +549,7 @@ class Logit(OneFamily):
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
-            number of dropped rows stays private. In a federation each site decides by the argument `missing`
+            number of dropped rows stays private. In a federation each site chooses by the argument `missing`
             of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds
@@ -562,7 +563,7 @@ class Logit(OneFamily):
         Returns
         -------
         Logit
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -625,7 +626,7 @@ class Logit(OneFamily):
         Returns
         -------
         Logit
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -767,12 +768,12 @@ class Poisson(OneFamily):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
-            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula has the same
-            effect as the argument `offset`.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated by the holder of
+            the rows, and the bounds of its terms follow from the schema. The term ``offset(column)`` in a
+            formula has the same effect as the argument `offset`.
         data : DataFrame, any other table, or Federation
-            Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
-            policies that allow `trust`.
+            Table with the raw rows, or a federation of sites that hold the rows. The sites of a federation
+            must have the same schema, and policies that allow the trust model.
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         residual_clip : {"auto", "bounds"} or float, optional
@@ -794,7 +795,7 @@ class Poisson(OneFamily):
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
-            number of dropped rows stays private. In a federation each site decides by the argument `missing`
+            number of dropped rows stays private. In a federation each site chooses by the argument `missing`
             of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds
@@ -808,7 +809,7 @@ class Poisson(OneFamily):
         Returns
         -------
         Poisson
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -887,7 +888,7 @@ class Poisson(OneFamily):
         Returns
         -------
         Poisson
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------

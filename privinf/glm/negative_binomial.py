@@ -174,12 +174,12 @@ class NegativeBinomial(OneFamily):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
-            are, and its bounds follow from the schema. The term ``offset(column)`` in a formula has the same
-            effect as the argument `offset`.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated by the holder of
+            the rows, and the bounds of its terms follow from the schema. The term ``offset(column)`` in a
+            formula has the same effect as the argument `offset`.
         data : DataFrame, any other table, or Federation
-            Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
-            policies that allow `trust`.
+            Table with the raw rows, or a federation of sites that hold the rows. The sites of a federation
+            must have the same schema, and policies that allow the trust model.
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         offset : str, optional
@@ -191,7 +191,7 @@ class NegativeBinomial(OneFamily):
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
-            number of dropped rows stays private. In a federation each site decides by the argument `missing`
+            number of dropped rows stays private. In a federation each site chooses by the argument `missing`
             of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds
@@ -205,7 +205,7 @@ class NegativeBinomial(OneFamily):
         Returns
         -------
         NegativeBinomial
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -271,7 +271,7 @@ class NegativeBinomial(OneFamily):
         Returns
         -------
         NegativeBinomial
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -339,15 +339,15 @@ class NegativeBinomial(OneFamily):
         checkpoint : path, optional
             Folder in which a fit over a federation stores every query and every release. Use a new folder for
             each fit. If the fit is interrupted, the same call with the same folder continues the fit and pays
-            for no release twice. With ``trust="server"`` the folder holds the secret key of the noise:
-            protect it as you protect the rows.
+            for no release twice. With ``trust="server"`` the folder contains the secret key of the noise, so
+            protect the folder as you protect the rows.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         progress : bool, optional
-            Whether to show a progress bar of the sums that are released; default: on a terminal only, after
-            two seconds.
+            Whether to show a progress bar over the releases of the fit. By default the bar appears after two
+            seconds, on a terminal only.
 
         Returns
         -------

@@ -201,7 +201,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Columns that are public, in addition to the constant of `privinf.add_constant`. Public columns are not
         protected.
     binary : sequence of column names or positions
-        Columns that contain 0 and 1. They are released by randomized response.
+        Columns that contain 0 and 1. Such columns are released by randomized response.
     binary_mechanism : {"response", "gaussian"}
         How binary columns and factors are released. The choice "response" (default) is randomized response.
         The choice "gaussian" is Gaussian noise, as in the paper, which is less accurate.
@@ -342,8 +342,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             default they are the bounds of the label, which must be (0, 1) or (-1, 1). For a label without
             bounds, values above 0 are the second level.
         binary : sequence of str
-            Numeric columns that contain 0 and 1. They are released by randomized response, as factors always
-            are.
+            Numeric columns that contain 0 and 1. Such columns are released by randomized response, as factors
+            always are.
         binary_mechanism : {"response", "gaussian"}
             How binary columns and factors are released. The choice "response" (default) is randomized
             response. The choice "gaussian" is Gaussian noise, as in the paper, which is less accurate.
@@ -372,13 +372,14 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Returns
         -------
         IWPGLM
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
         SchemaError, NotAvailableError
             Raised if the schema does not declare a column that the formula needs, or declares several rows
-            per unit. If the loss does not accept the label, or if the data are a federation.
+            per unit. The error is also raised if the loss does not accept the label, or if the data are a
+            federation.
         """
         options = ExampleModelOptions(
             loss=loss,
@@ -443,8 +444,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         schema : Schema, optional
             Schema with which the release must have been made. By default schemas are not compared.
         ledger : Ledger, optional
-            Budget ledger. The privacy report of a fit then also states the total cost in this ledger. Nothing
-            is charged to it.
+            Budget ledger to which the release was charged. The privacy report of a fit then also states the
+            total cost in this ledger. A fit charges nothing to the ledger.
 
         Returns
         -------
@@ -481,7 +482,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         source: SourceName | None = None,
         ledger: Ledger | None = None,
     ) -> Release:
-        """Release every example once.
+        """Release every record once, with noise.
 
         Parameters
         ----------
@@ -611,7 +612,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             loss. With "none" the noise is ignored.
         ridge : float
             Weight of the penalty ``ridge ||theta||^2/2``, in scaled units. The constant is not penalized.
-            Intervals are then for the coefficients that minimize the penalized loss in the population.
+            With a penalty, intervals are for the coefficients that minimize the penalized loss in the
+            population.
         truncation : int, optional
             Number K of terms, for ``correction="series"``. By default K is 1, 2 or 3, whichever has the
             smallest bias by the criterion of appendix D.7 of the paper, evaluated at the estimate of
@@ -624,8 +626,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             Covariance of the coefficients, which is the sandwich of the corrected scores of the records. With
             "HC1", for the squared loss, the sampling part of the covariance is multiplied by n/(n - p).
         theta_radius : float, optional
-            Radius of the ball onto which the coefficients are projected, in scaled units. It is required for
-            ``method="sgd"`` and used only there.
+            Radius of the ball onto which the coefficients are projected, in scaled units. The radius is
+            required for ``method="sgd"``, and is not used by other methods.
         batch : int, optional
             Number of records per step of ``method="sgd"``; default 128.
         step : float, optional
@@ -650,8 +652,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Returns
         -------
         IWPGLMResults
-            Results of the fit. If the estimating equation has no stable root, they have no standard errors
-            and state the reason.
+            Results of the fit. If the estimating equation has no stable root, the results have no standard
+            errors and state the reason.
         """
         options = ExampleFitOptions(
             epsilon=epsilon,

@@ -73,29 +73,29 @@ class DebiasedLasso(Model[LassoModelOptions]):
     y : array_like, shape (n,)
         Response.
     X : array_like or DataFrame, shape (n, p)
-        Features. Features. `X` is not copied, so do not change it before the fit. The fit checks again that
-        all values of `X` are finite. A constant, that is a column of ones named ``const`` (see
-        `privinf.add_constant`), is always in the fit; it is not selected or debiased. Without a constant, the
-        response and the columns of the fit are centered at released means, which has the same effect.
+        Features. `X` is not copied, so do not change it before the fit. The fit checks again that all values
+        of `X` are finite. A constant, that is a column of ones named ``const`` (see `privinf.add_constant`),
+        is always in the fit; it is not selected or debiased. Without a constant, the response and the columns
+        of the fit are centered at released means, which has the same effect.
     x_bound : float, optional
         Public bound of all columns: every column is in [-x_bound, x_bound], and values outside the bounds are
-        clipped. Give it or `bounds`.
+        clipped. Pass either `x_bound` or `bounds`.
     bounds : sequence of (low, high), or mapping, optional
         Public bounds of every column except the constant, in the order of the columns or by name, instead of
         `x_bound`; values outside the bounds are clipped.
     y_bounds : (low, high), optional
         Public bounds of the response, required for ``family="gaussian"``. The bounds determine the grid on
-        which the fit releases the scale of the residuals. The response is clipped only if it is farther from
-        the bounds than 16 times their width.
+        which the fit releases the scale of the residuals. The response is clipped only to an interval that is
+        16 times as wide as these bounds.
     family : {"gaussian", "binomial"}
         With "gaussian" the regression is linear. With "binomial" the regression is logistic: the response is
         0 or 1, or a factor of two levels, and `y_bounds` is not passed. A binomial response in an array is
-        clipped to [0, 1]. A schema that declares other bounds for it is refused. A logistic fit always has an
-        intercept, which is not debiased.
+        clipped to [0, 1]. A schema that declares other bounds for a binomial response is refused. A logistic
+        fit always has an intercept, which is not debiased.
     x_scale : float or array_like, shape (p,), optional
-        Public guesses of the standard deviations of the columns. They are used to rank columns for selection.
-        The default is a sixth of the width of the bounds. The standard deviations of the selected columns and
-        of the targets are released by the fit.
+        Public guesses of the standard deviations of the columns. These guesses are used to rank columns for
+        selection. The default is a sixth of the width of the bounds. The standard deviations of the selected
+        columns and of the targets are released by the fit.
     sites : array_like, shape (n,), optional
         Label of the site of every row, if the rows of several sites are in one table. By default all rows
         belong to one curator.
@@ -125,9 +125,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
     holds the rows. With ``trust="server"`` sites send sums without noise to a server that they trust.
     Everything that leaves the curator or the server has noise. With ``trust="secure-sum"`` the sites add
     noise to their sums and mask them (`privinf.federation.SecureServer` states the trust assumptions). The
-    privacy report counts all releases of a fit. The response is clipped at 16 times the width of `y_bounds`,
-    because clipping at `y_bounds` itself would bias the coefficients. Residuals are clipped in every sum, so
-    the sensitivity of a sum does not depend on `y_bounds`.
+    privacy report counts all releases of a fit. The response is clipped to an interval 16 times as wide as
+    `y_bounds`, because clipping to `y_bounds` itself would bias the coefficients. Residuals are clipped in
+    every sum, so the sensitivity of a sum does not depend on `y_bounds`.
 
     Let b0 be the coefficients of the noisy sparse fit. The debiased coefficient of target j is ``b_j = b0_j +
     s_j / kappa_j``. Here s_j is a noisy sum of clipped scores: residuals of the sparse fit times residuals of
@@ -153,7 +153,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
     residual is clipped, because a residual of a logistic regression is at most 1 in absolute value. The
     weights of rows depend on x alone and are the same in the score and in the curvature, so they do not
     change the coefficients if the model of the mean is correct. As in every logistic regression, omitting a
-    relevant column shrinks the coefficients of the other columns toward zero.
+    relevant column shrinks the coefficients of other columns toward zero.
 
     With ``missing="drop"`` the fit describes the complete rows. The number of complete rows is private; it
     cancels in the coefficients and in the standard errors. Clipping thresholds, quantiles and the numbers of
@@ -242,14 +242,14 @@ class DebiasedLasso(Model[LassoModelOptions]):
         family : {"gaussian", "binomial"}
             With "gaussian" the regression is linear. With "binomial" the regression is logistic: the response
             is 0 or 1, or a factor of two levels, and `y_bounds` is not passed. A binomial response in an
-            array is clipped to [0, 1]. A schema that declares other bounds for it is refused. A logistic fit
-            always has an intercept, which is not debiased.
+            array is clipped to [0, 1]. A schema that declares other bounds for a binomial response is
+            refused. A logistic fit always has an intercept, which is not debiased.
         sites : str, optional
             Name of the column of the table that holds the site of every row. By default all rows belong to
             one curator.
         x_scale : float or array_like, shape (p,), optional
-            Public guesses of the standard deviations of the columns. They are used to rank columns for
-            selection. The default is a sixth of the width of the bounds. The standard deviations of the
+            Public guesses of the standard deviations of the columns. These guesses are used to rank columns
+            for selection. The default is a sixth of the width of the bounds. The standard deviations of the
             selected columns and of the targets are released by the fit.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
@@ -269,7 +269,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Returns
         -------
         DebiasedLasso
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -311,22 +311,22 @@ class DebiasedLasso(Model[LassoModelOptions]):
             federation to `from_formula`.
         x_bound : float, optional
             Public bound of all columns: every column is in [-x_bound, x_bound], and values outside the bounds
-            are clipped. Give it or `bounds`.
+            are clipped. Pass either `x_bound` or `bounds`.
         bounds : sequence of (low, high), or mapping, optional
             Public bounds of every column except the constant, in the order of the columns or by name, instead
             of `x_bound`; values outside the bounds are clipped.
         y_bounds : (low, high), optional
             Public bounds of the response, required for ``family="gaussian"``. The bounds determine the grid
-            on which the fit releases the scale of the residuals. The response is clipped only if it is
-            farther from the bounds than 16 times their width.
+            on which the fit releases the scale of the residuals. The response is clipped only to an interval
+            that is 16 times as wide as these bounds.
         family : {"gaussian", "binomial"}
             With "gaussian" the regression is linear. With "binomial" the regression is logistic: the response
             is 0 or 1, or a factor of two levels, and `y_bounds` is not passed. A binomial response in an
-            array is clipped to [0, 1]. A schema that declares other bounds for it is refused. A logistic fit
-            always has an intercept, which is not debiased.
+            array is clipped to [0, 1]. A schema that declares other bounds for a binomial response is
+            refused. A logistic fit always has an intercept, which is not debiased.
         x_scale : float or array_like, shape (p,), optional
-            Public guesses of the standard deviations of the columns. They are used to rank columns for
-            selection. The default is a sixth of the width of the bounds. The standard deviations of the
+            Public guesses of the standard deviations of the columns. These guesses are used to rank columns
+            for selection. The default is a sixth of the width of the bounds. The standard deviations of the
             selected columns and of the targets are released by the fit.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
@@ -344,7 +344,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Returns
         -------
         DebiasedLasso
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -412,8 +412,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         ----------
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
-            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. With ``epsilon=inf`` no
-            noise is added: the fit is the debiased estimate, or least squares if there are few columns.
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added: the fit is the debiased
+            estimate, or least squares if there are few columns.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
             is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.
@@ -430,15 +430,15 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Number of columns in the sparse fit. With "auto" (default) columns are selected in blocks of five,
             and each block is fitted at a low cost. Selection ends when fewer than three coefficients of a
             block are large relative to their errors, or at `max_sparsity` columns. The final fit then uses
-            the rest of the budget. It keeps the columns whose coefficients differ from zero at the level 5%,
-            with Bonferroni's correction for all p columns. Heterogeneous fits and ``variant="paper"`` do not
-            accept "auto". With few rows, name one target in `targets`: its interval is far narrower than the
-            intervals of several targets, which share the budget.
+            the rest of the budget. The final fit keeps the columns whose coefficients differ from zero at the
+            level 5%, with Bonferroni's correction for all p columns. Heterogeneous fits and
+            ``variant="paper"`` do not accept "auto". With few rows, name one target in `targets`: its
+            interval is far narrower than the intervals of several targets, which share the budget.
         targets : sequence of names or positions, "selected", or "all"
-            Coefficients whose intervals are wanted. Coefficients to debias. All targets share one budget, so
-            name few targets. With "selected" (default) the targets are the columns of the sparse fit;
-            heterogeneous fits do not accept it. With "all" every column is a target. With secure sums, pass a
-            list of names or positions.
+            Coefficients to debias, which get intervals. All targets share one budget, so name few targets.
+            With "selected" (default) the targets are the columns of the sparse fit; heterogeneous fits do not
+            accept it. With "all" every column is a target. With secure sums, pass a list of names or
+            positions.
         variant : {"default", "paper"}
             Variant of the algorithms. The choice "paper" runs the algorithms of the paper, for comparisons;
             it needs the module ``studies.paper.model``.
@@ -485,7 +485,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
             products of a record is shrunk to a norm.
         refit : bool, optional
             For ``variant="paper"``: whether the sparse fit ends with least squares on the selected columns.
-            The default variant always does.
+            Other fits always end with least squares.
         center : {"declared", "released"}, optional
             Initial centers of the columns: the middles of their bounds ("declared"), or released means of all
             columns ("released"). Released means take a share of the budget (``means``, 0.04). They help to
@@ -507,14 +507,14 @@ class DebiasedLasso(Model[LassoModelOptions]):
         bootstrap_multipliers : {"rademacher", "gaussian"}
             Distribution of the multipliers of the private bootstrap.
         restricted_eigenvalues : bool
-            Whether to release the restricted eigenvalues as well. They are the attribute
-            `restricted_eigenvalues` of the result.
+            Whether to release the restricted eigenvalues as well. The result has them as its attribute
+            `restricted_eigenvalues`.
         noise_variance : bool
-            Whether to release the variance of the errors as well. It is the attribute `noise_variance` of the
-            result.
+            Whether to release the variance of the errors as well. The result has this variance as its
+            attribute `noise_variance`.
         bias_bound : bool
-            Whether to compute a bound of the bias as well. It is the attribute `bias_bound` of the result.
-            The bound needs `restricted_eigenvalues`.
+            Whether to compute a bound of the bias as well. The result has this bound as its attribute
+            `bias_bound`. The bound needs `restricted_eigenvalues`.
         shares : mapping, optional
             Shares of the budget for the releases of the fit; they add up to 1. The keys are ``selection``,
             ``refit``, ``scales``, ``neighbours``, ``gram``, ``slopes`` and ``score``. Heterogeneous fits also
@@ -563,7 +563,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
         If the noise is too large for the slopes of some targets, these targets have no intervals (see
         `LassoResults.hidden_targets`). The fit returns the results of all other targets. The result has no
         coefficients if no column is selected (with ``targets="selected"``) or if the events of a logistic fit
-        are too rare. The rest of the budget is then not spent.
+        are too rare. In both cases the rest of the budget is not spent.
         """
         options = LassoOptions(
             epsilon=epsilon,

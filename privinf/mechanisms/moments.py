@@ -124,10 +124,10 @@ class Moments:
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one record (replace-one). The guarantee is mu-GDP, where mu is
-    the sensitivity divided by the standard deviation of the noise. If a unit has several rows, the
-    sensitivity of the total is multiplied by max_rows, and the sensitivity of a local release by
-    sqrt(max_rows). Public columns are equal in neighboring tables.
+    **Privacy.** Neighboring tables differ in one record (replace-one). The release is mu-GDP, where mu is the
+    sensitivity divided by the standard deviation of the noise. If a unit has several rows, the sensitivity of
+    the total is multiplied by max_rows, and the sensitivity of a local release by sqrt(max_rows). Public
+    columns are equal in neighboring tables.
 
     Examples
     --------
@@ -231,7 +231,8 @@ class Moments:
         Parameters
         ----------
         rows : table, pair (y, X), or Rows
-            The rows: a frame of any library, a mapping of arrays, a path, or a pair of arrays.
+            Raw rows: a data frame of any library, a mapping of arrays, the path of a file, or a pair of
+            arrays.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
             of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
@@ -260,7 +261,7 @@ class Moments:
             Parquet file to which the released rows are written block by block. Everything else is written to
             ``<name>.json`` next to it. The rows and the noisy records then need not fit in memory. The JSON
             file is written last; a Parquet file without it is not a complete release. `load_release` reads
-            both. Only for ``trust="local"``.
+            both. The argument is only for ``trust="local"``.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
@@ -281,7 +282,7 @@ class Moments:
         Warns
         -----
         LargeDeltaWarning
-            trust "central" and delta >= 1/n.
+            Issued if the trust model is "central", and delta is 1/n or larger.
         """
         options = SpendingOptions(
             epsilon=epsilon,

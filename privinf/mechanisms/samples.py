@@ -124,7 +124,7 @@ class SampleSums(Released):
     noise : {"gaussian", "laplace"}
         Its distribution.
     nobs : int
-        Number of records, public.
+        Public number of records.
     middle, half : ndarray, shape (columns,)
         Of the public range of each value: in user units it is ``middle + half u``.
     levels : tuple of tuple

@@ -112,10 +112,10 @@ class RMGMOLS(PartyModel):
         Diameter to which the noise of a party is calibrated: the diameter of the party's own columns
         (default), or the largest diameter of all parties (d_max of the paper).
     variant : {"default", "paper"}
-        "paper" changes the defaults to those of the paper's Algorithm 2: ``k="paper"``, ``kind="signs"``,
-        ``intercept=False``, ``diameter="largest"``, and in `fit` ``calibration="classic"`` and
-        ``debias=False``. An argument that you pass replaces the default in both variants. The noise is the
-        same as in the paper if all bounds are symmetric around 0.
+        Variant of the algorithm. With "paper" the defaults are those of Algorithm 2 of the paper:
+        ``k="paper"``, ``kind="signs"``, ``intercept=False``, ``diameter="largest"``, and in `fit`
+        ``calibration="classic"`` and ``debias=False``. An argument that you pass replaces the default in both
+        variants. The noise is the same as in the paper if all bounds are symmetric around 0.
     rsquared : float, optional
         Public guess of the R^2 of the regression, in (0, 1), from which ``k="auto"`` computes k; default 0.8.
     missing : {"raise", "impute-public"}
@@ -248,10 +248,10 @@ class RMGMOLS(PartyModel):
             Diameter to which the noise of a party is calibrated: the diameter of the party's own columns
             (default), or the largest diameter of all parties (d_max of the paper).
         variant : {"default", "paper"}
-            "paper" changes the defaults to those of the paper's Algorithm 2: ``k="paper"``, ``kind="signs"``,
-            ``intercept=False``, ``diameter="largest"``, and in `fit` ``calibration="classic"`` and
-            ``debias=False``. An argument that you pass replaces the default in both variants. The noise is
-            the same as in the paper if all bounds are symmetric around 0.
+            Variant of the algorithm. With "paper" the defaults are those of Algorithm 2 of the paper:
+            ``k="paper"``, ``kind="signs"``, ``intercept=False``, ``diameter="largest"``, and in `fit`
+            ``calibration="classic"`` and ``debias=False``. An argument that you pass replaces the default in
+            both variants. The noise is the same as in the paper if all bounds are symmetric around 0.
         rsquared : float, optional
             Public guess of the R^2 of the regression, in (0, 1), from which ``k="auto"`` computes k; default
             0.8.
@@ -264,7 +264,7 @@ class RMGMOLS(PartyModel):
         Returns
         -------
         RMGMOLS
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -418,7 +418,7 @@ class DGMOLS(PartyModel):
         Returns
         -------
         DGMOLS
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------

@@ -158,7 +158,7 @@ class PartyModel(Model[PartyModelOptions]):
             (`release`), by its formula or its y; releases from a plan have none. Then name it here or in
             `fit`, or use `regress`.
         ledger : Ledger, optional
-            Kept as the ledger of the model. Nothing is charged to it.
+            Kept as the ledger of the model. A fit charges nothing to the ledger.
 
         Returns
         -------

@@ -138,7 +138,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         bounds are clipped. Pass `bounds`, `radius` or both, unless ``adjacency="unit"``. With "data" the
         bounds are computed from the rows, with a warning, because the guarantee does not cover such bounds.
     y_bounds : (low, high) or "data", optional
-        Public bounds of the response. If they are passed, noise is added to the response too, for a share of
+        Public bounds of the response. With public bounds, noise is added to the response too, for a share of
         the budget. With "data" the bounds are computed from the rows, with a warning, because the guarantee
         does not cover such bounds.
     response : {"protected", "public"}, optional
@@ -189,9 +189,9 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
 
     The estimate b solves ``mean x~ (y - x~'b) + S b = 0``, as in errors-in-variables regression (Fuller
     1987). Here x~ is g/(1-alpha), where g is the released vector of a record, and S is the known covariance
-    of the noise in x~. The covariance of b is ``A^-1 Cov(psi) A^-T / n``, where A = mean x~x~' - S, and psi
-    is the score of a record. In the iterative protocol the default estimator first averages the released
-    vectors of each client. The last iterate, which the paper uses, has an optimization error and no
+    of the noise in x~. The covariance of the estimate b is ``A^-1 Cov(psi) A^-T / n``, where A = mean x~x~' -
+    S, and psi is the score of a record. In the iterative protocol the default estimator first averages the
+    released vectors of each client. The last iterate, which the paper uses, has an optimization error and no
     intervals.
 
     References
@@ -284,8 +284,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
-            are, and its bounds follow from the schema.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated by the holder of
+            the rows, and the bounds of its terms follow from the schema.
         data : DataFrame, or any other table with a fixed order of its rows
             Raw rows.
         schema : Schema
@@ -294,8 +294,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Whether noise is added to the response ("protected", default), or the response is released as it
             is ("public"). A response whose columns the schema declares public is always released as it is.
         radius : float, optional
-            Project the private part of each row, scaled by its bounds, onto the ball of this radius. By
-            default rows are not projected.
+            Radius of the ball onto which the private columns of each row, scaled by their bounds, are
+            projected. By default rows are not projected.
         weights : str, optional
             Name of the column of observation weights. The schema must declare it public, with positive
             bounds.
@@ -333,7 +333,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Returns
         -------
         ModulatedOLS
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -434,7 +434,7 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Parquet file to which the released rows are written block by block. Everything else is written to
             ``<name>.json`` next to it. The rows and the noisy records then need not fit in memory. The JSON
             file is written last; a Parquet file without it is not a complete release. `load_release` reads
-            both. Only for ``method="one-shot"``.
+            both. The argument is only for ``method="one-shot"``.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
@@ -533,10 +533,10 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
             Relative budgets (in mu^2) of the rounds of the iterative protocol. By default they are equal.
         estimator : {"client-average", "pooled", "last"}, optional
             Estimator for the iterative protocol. With "client-average" (default) the released vectors of each
-            client are averaged over the rounds, with weights 1/sigma_t^2. Its error is about as large as the
-            error of one release of the same total budget. With "pooled" the moments of the rounds are
-            averaged, and scores are clustered by client. With "last" the estimate is the last iterate, as in
-            the paper: it has an optimization error and no intervals.
+            client are averaged over the rounds, with weights 1/sigma_t^2. The error of this estimator is
+            about as large as the error of one release of the same total budget. With "pooled" the moments of
+            the rounds are averaged, and scores are clustered by client. With "last" the estimate is the last
+            iterate, as in the paper: it has an optimization error and no intervals.
         step : float, optional
             Factor c of the step ``eta_t = c / ||A_t||_op`` of the iterative protocol; default 0.8.
         max_norm : float, optional
@@ -669,8 +669,8 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         Returns
         -------
         Results, or dict of str to Results
-            Results of the regression. If a formula has several responses they are a dict by response, and for
-            a list of formulas a dict by formula.
+            Results of the regression. For a formula with several responses the results are a dict by
+            response, and for a list of formulas a dict by formula.
 
         Raises
         ------

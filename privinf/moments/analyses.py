@@ -110,17 +110,18 @@ class Analyses:
             equal error variance, of records "HC0". The residual moments of ``cov_type="HC0"`` belong to
             the formula of the release.
         stabilization : {"none", "fuller", "ridge"}
-            Correction of noisy second moments that are near singular: Fuller's modification (constant
-            `fuller`) or a ridge penalty (`ridge`). The summary names the correction. The choice "fuller" is
-            not available for `MomentOLS`.
+            Correction of noisy second moments that are nearly singular: Fuller's modification (with the
+            constant `fuller`) or a ridge penalty (`ridge`). The summary names the correction. The choice
+            "fuller" is not available for `MomentOLS`.
         ridge : float
-            Ridge penalty, at least 0, in scaled units. With a ridge penalty the coefficients are the ridge
-            estimate. Intervals and tests come from the unpenalized moments unless ``target="penalized"``.
+            Ridge penalty, at least 0, in scaled units. With a penalty above 0 the coefficients are the ridge
+            estimate. Intervals and tests are computed without the penalty unless ``target="penalized"``.
         fuller : float, optional
-            Constant of Fuller's modification; default: the number of coefficients plus 4.
+            Constant of Fuller's modification. The default is the number of coefficients plus 4.
         target : {"population", "sample", "penalized"}
-            Coefficients that intervals cover: those of the population, those of these rows alone (noise is
-            then the only error), or the ridge-penalized coefficients.
+            Coefficients for which intervals are computed: the coefficients of the population, the
+            coefficients in these rows alone ("sample", with noise as the only error), or the ridge-penalized
+            coefficients of the population.
 
         Returns
         -------

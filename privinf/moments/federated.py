@@ -129,7 +129,7 @@ class FederatedMoments:
         epsilon, delta, mu, rho : float, optional
             Budget of both rounds; exactly one of `epsilon`, `mu` and `rho`.
         calibration : {"exact", "classic"}, optional
-            How `epsilon` and `delta` determine the noise.
+            How the noise is computed from `epsilon` and `delta`.
         rng : None, int or Generator
             Seeds simulation noise, with "secure-sum" at the sites; None: secure noise.
 

@@ -257,7 +257,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Returns
         -------
         MomentOLS
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -309,13 +309,13 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Parameters
         ----------
         formula : str
-            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated where the rows
-            are, and its bounds follow from the schema. A formula such as ``"y ~ x | firm + year"`` absorbs
-            the effects of factors: the effects are fitted, but the results contain neither these effects nor
-            the constant.
+            Formula of the model, such as ``"y ~ x1 + C(group)"``. The formula is evaluated by the holder of
+            the rows, and the bounds of its terms follow from the schema. A formula such as ``"y ~ x | firm +
+            year"`` absorbs the effects of factors: the effects are fitted, but the results contain neither
+            these effects nor the constant.
         data : DataFrame, any other table, or Federation
-            Raw rows, or the federation whose sites hold them. The sites must have the same schema, and
-            policies that allow `trust`.
+            Table with the raw rows, or a federation of sites that hold the rows. The sites of a federation
+            must have the same schema, and policies that allow the trust model.
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         trust : {"central", "local", "secure-sum", "server"}, optional
@@ -327,15 +327,15 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Public weight c of the response relative to the features in the released second moments. By
             default the largest weighted response is 0.87 times as large as the largest norm of the features.
         radius : float, optional
-            Project the private part of each row, scaled by its bounds, onto the ball of this radius. By
-            default rows are not projected.
+            Radius of the ball onto which the private columns of each row, scaled by their bounds, are
+            projected. By default rows are not projected.
         weights : str, optional
             Name of the column of observation weights. The schema must declare it public, with positive
             bounds. A federation does not accept weights.
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
-            number of dropped rows stays private. In a federation each site decides by the argument `missing`
+            number of dropped rows stays private. In a federation each site chooses by the argument `missing`
             of its `Rows`.
         ledger : Ledger, optional
             Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
@@ -347,7 +347,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         Returns
         -------
         MomentOLS
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -473,13 +473,13 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         checkpoint : path, optional
             Folder in which a fit over a federation stores every query and every release. Use a new folder for
             each fit. If the fit is interrupted, the same call with the same folder continues the fit and pays
-            for no release twice. With ``trust="server"`` the folder holds the secret key of the noise:
-            protect it as you protect the rows.
+            for no release twice. With ``trust="server"`` the folder contains the secret key of the noise, so
+            protect the folder as you protect the rows.
         to : path, optional
             Parquet file to which the released rows are written block by block. Everything else is written to
             ``<name>.json`` next to it. The rows and the noisy records then need not fit in memory. The JSON
             file is written last; a Parquet file without it is not a complete release. `load_release` reads
-            both. Only for ``trust="local"``.
+            both. The argument is only for ``trust="local"``.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
@@ -585,25 +585,26 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Share of the budget (in mu^2) for the residual moments of ``cov_type="HC0"`` or "cluster"; default
             0.25. With ``trust="local"`` no residual moments are released.
         stabilization : {"none", "fuller", "ridge"}
-            Correction of noisy second moments that are near singular: Fuller's modification (constant
-            `fuller`) or a ridge penalty (`ridge`). The summary names the correction. The choice "fuller" is
-            not available for `MomentOLS`.
+            Correction of noisy second moments that are nearly singular: Fuller's modification (with the
+            constant `fuller`) or a ridge penalty (`ridge`). The summary names the correction. The choice
+            "fuller" is not available for `MomentOLS`.
         ridge : float
-            Ridge penalty, at least 0, in scaled units. With a ridge penalty the coefficients are the ridge
-            estimate. Intervals and tests come from the unpenalized moments unless ``target="penalized"``.
+            Ridge penalty, at least 0, in scaled units. With a penalty above 0 the coefficients are the ridge
+            estimate. Intervals and tests are computed without the penalty unless ``target="penalized"``.
         fuller : float, optional
-            Constant of Fuller's modification; default: the number of coefficients plus 4.
+            Constant of Fuller's modification. The default is the number of coefficients plus 4.
         target : {"population", "sample", "penalized"}
-            Coefficients that intervals cover: those of the population, those of these rows alone (noise is
-            then the only error), or the ridge-penalized coefficients.
+            Coefficients for which intervals are computed: the coefficients of the population, the
+            coefficients in these rows alone ("sample", with noise as the only error), or the ridge-penalized
+            coefficients of the population.
         max_colluding : int
             Number of sites that may collude with the server in secure sums. The noise of this number of sites
             does not count toward the guarantee.
         checkpoint : path, optional
             Folder in which a fit over a federation stores every query and every release. Use a new folder for
             each fit. If the fit is interrupted, the same call with the same folder continues the fit and pays
-            for no release twice. With ``trust="server"`` the folder holds the secret key of the noise:
-            protect it as you protect the rows.
+            for no release twice. With ``trust="server"`` the folder contains the secret key of the noise, so
+            protect the folder as you protect the rows.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to

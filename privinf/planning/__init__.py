@@ -150,7 +150,7 @@ class Study:
             Name of the coefficient that must attain the width or the power. By default all coefficients of
             the plan must attain it.
         width : float, optional
-            Target width of the interval, in user units. Give either `width` or `effect`.
+            Target width of the interval, in user units. Pass either `width` or `effect`.
         effect : float, optional
             True coefficient, in user units. The two-sided test of zero must detect it with probability
             `power`.
@@ -211,7 +211,7 @@ class Study:
             Name of the coefficient that must attain the width or the power. By default all coefficients of
             the plan must attain it.
         width : float, optional
-            Target width of the interval, in user units. Give either `width` or `effect`.
+            Target width of the interval, in user units. Pass either `width` or `effect`.
         effect : float, optional
             True coefficient, in user units. The two-sided test of zero must detect it with probability
             `power`.
@@ -277,7 +277,7 @@ class Study:
             Name of the coefficient that must attain the width or the power. By default all coefficients of
             the plan must attain it.
         width : float, optional
-            Target width of the interval, in user units. Give either `width` or `effect`.
+            Target width of the interval, in user units. Pass either `width` or `effect`.
         effect : float, optional
             True coefficient, in user units. The two-sided test of zero must detect it with probability
             `power`.
@@ -297,8 +297,8 @@ class Study:
             One row is the plan without changes. The other rows are more people, a larger budget, bounds
             within four guessed standard deviations of the means, and the formula without one of the terms
             that have no requested coefficient. The column ``width`` is the largest predicted width of the
-            requested coefficients. If `effect` is passed, it is the width that corresponds to the smallest
-            predicted power.
+            requested coefficients. If `effect` is passed, ``width`` corresponds to the smallest predicted
+            power.
 
         Notes
         -----
@@ -336,11 +336,11 @@ class Study:
         Parameters
         ----------
         contraction : float in [0, 1)
-            Contraction of a record toward the center, alpha of the paper.
+            Contraction of a record toward the center (alpha of the paper).
         amplitude : float >= 0
             Size of the cosine modulation (lambda of the paper), in scaled units.
         frequency : float >= 0
-            Frequency of the cosine modulation, omega of the paper.
+            Frequency of the cosine modulation (omega of the paper).
         sensitivity : {"exact", "lipschitz"}
             Bound of the sensitivity to which the noise is calibrated, as in `ModulatedOLS`.
 
@@ -517,11 +517,12 @@ def plan_study(
     rng : int, optional
         Seed of the simulated rows and of the simulated noise; default 0.
     family : {"gaussian", "binomial", "poisson", "negative-binomial", "hazards"}
-        Distribution of the response. "binomial" means logistic regression. "hazards" means Cox's regression
-        of times until an event (`PHReg`), whose coefficients are logarithms of hazard ratios.
+        Distribution of the response. The choice "binomial" means logistic regression. The choice "hazards"
+        means Cox's regression of times until an event (`PHReg`), whose coefficients are logarithms of hazard
+        ratios.
     status : str, optional
-        Name of the column that is 1 if the time ends with the event and 0 if it is censored, for
-        ``family="hazards"``.
+        Name of the column with the status, for ``family="hazards"``: 1 if the time ended with the event, and
+        0 if it was censored.
     trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
         Trust model, that is, who has access to raw rows: one curator ("central"), a server of several sites
         ("server"), each site alone ("secure-sum"), nobody ("local"), or parties that hold different columns
@@ -677,11 +678,12 @@ def advise(
     rng : int, optional
         Seed of the simulated rows and of the simulated noise; default 0.
     family : {"gaussian", "binomial", "poisson", "negative-binomial", "hazards"}
-        Distribution of the response. "binomial" means logistic regression. "hazards" means Cox's regression
-        of times until an event (`PHReg`), whose coefficients are logarithms of hazard ratios.
+        Distribution of the response. The choice "binomial" means logistic regression. The choice "hazards"
+        means Cox's regression of times until an event (`PHReg`), whose coefficients are logarithms of hazard
+        ratios.
     status : str, optional
-        Name of the column that is 1 if the time ends with the event and 0 if it is censored, for
-        ``family="hazards"``.
+        Name of the column with the status, for ``family="hazards"``: 1 if the time ended with the event, and
+        0 if it was censored.
     trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
         Trust model, that is, who has access to raw rows: one curator ("central"), a server of several sites
         ("server"), each site alone ("secure-sum"), nobody ("local"), or parties that hold different columns

@@ -46,7 +46,7 @@ class Guesses:
         of ones. The default is the middle of the bounds.
     sds : mapping of str to float
         Guessed standard deviations of numeric columns and of the response, by name. The standard deviation of
-        the response includes the part that the columns explain. Default: ``sqrt((mean - low)(high -
+        the response includes the part that the columns explain. The default is ``sqrt((mean - low)(high -
         mean)/3)``. For a mean in the middle of the bounds, the default is the standard deviation of a uniform
         distribution over the bounds.
     shares : mapping of str to mapping

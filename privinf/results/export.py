@@ -90,7 +90,7 @@ class Export:
         Warns
         -----
         WeakIdentificationWarning
-            Some coefficients are weakly identified.
+            Issued if some coefficients are weakly identified.
         """
         check_fraction(alpha, "alpha")
         size = len(self.result.names)
@@ -211,11 +211,11 @@ class Export:
         Parameters
         ----------
         path : path, optional
-            File to write; default: none.
+            File to write. By default no file is written.
         alpha : float
             One minus the confidence level of the intervals.
         overwrite : bool
-            Whether an existing file is replaced.
+            Whether to replace an existing file.
 
         Returns
         -------
@@ -239,7 +239,7 @@ class Export:
         alpha : float
             One minus the confidence level of the intervals.
         overwrite : bool
-            Whether an existing file is replaced.
+            Whether to replace an existing file.
 
         Raises
         ------
@@ -297,9 +297,9 @@ class PortableTable:
         Parameters
         ----------
         path : path, optional
-            File to write; default: none.
+            File to write. By default no file is written.
         overwrite : bool
-            Whether an existing file is replaced.
+            Whether to replace an existing file.
 
         Returns
         -------
@@ -316,7 +316,7 @@ class PortableTable:
         path : path
             File to write.
         overwrite : bool
-            Whether an existing file is replaced.
+            Whether to replace an existing file.
         """
         write_parquet(self.tidy, self.to_dict(), path, overwrite)  # type: ignore[attr-defined]
 

@@ -36,8 +36,8 @@ class Numeric:
     unit : str
         Unit of measurement, for display.
     center, scale : float, optional
-        Public numbers that ``center(x)`` and ``standardize(x)`` use in a formula, instead of the mean and
-        standard deviation of the rows, which are not public.
+        Public center and scale that ``center(x)`` and ``standardize(x)`` use in a formula, instead of the
+        mean and standard deviation of the rows, which are not public.
 
     Raises
     ------
@@ -88,7 +88,7 @@ class Numeric:
         return False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description.
+        """Return a dictionary that can be written as JSON.
 
         Returns
         -------
@@ -122,7 +122,7 @@ class Factor:
     unit : str
         Unit of measurement, for display.
     other : level, optional
-        One of the levels. Level that replaces every value that is not a declared level, for pooling rare
+        Level (one of `levels`) that replaces every value that is not a declared level, for pooling rare
         levels. Without `other`, a value that is not a declared level raises an error.
 
     Raises
@@ -179,7 +179,7 @@ class Factor:
         return Interval(min(numbers), max(numbers))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description.
+        """Return a dictionary that can be written as JSON.
 
         Returns
         -------
@@ -203,7 +203,7 @@ class Blank:
         check_choice(self.kind, ColumnKind, "kind")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
+        """Return a dictionary that can be written as JSON."""
         return {"kind": self.kind}
 
 

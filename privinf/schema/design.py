@@ -43,9 +43,9 @@ class Design:
     Attributes
     ----------
     formula : str or None
-        None for arrays.
+        Formula of the design; None if the design was made from arrays.
     schema : Schema or None
-        None for arrays.
+        Schema of the columns; None if the design was made from arrays.
     columns : tuple of columns
         Columns of the design matrix in order; p is their number.
     private : ndarray of bool, shape (p,)
@@ -54,18 +54,18 @@ class Design:
     constant : int or None
         Position of the public column of ones (the constant); None without a constant.
     low, high : ndarray, shape (p,)
-        Bounds of the columns in user units. They are infinite for columns without declared bounds, such as
-        public columns, or all columns if only `radius` is declared.
+        Bounds of the columns in user units. Bounds are infinite for columns without declared bounds: for
+        public columns, and for all columns if only `radius` is declared.
     center, scale : ndarray, shape (p,)
-        ``scaled = (x - center) / scale``. In scaled units, the bounds of numeric private columns are [-1, 1].
-        Public columns and indicators are not scaled.
+        Center and scale of each column: ``scaled = (x - center) / scale``. In scaled units, the bounds of
+        numeric private columns are [-1, 1]. Public columns and indicators are not scaled.
     blocks : tuple of tuple of int
         Private indicator columns of which at most one is 1 in any row.
     radius : float or None
         Radius of the ball that contains the private columns of every row, in scaled units; None without a
         radius.
     outcome : Response
-        The response and its bounds.
+        Response and its public bounds.
     raw : tuple of columns, or None
         Columns of the user's formula, to which the reported coefficients belong, if `columns` are internal
         columns (see `conditioned`).
@@ -124,7 +124,7 @@ class Design:
         Returns
         -------
         Design
-            Its `basis` maps coefficients back.
+            The equivalent design, or this design if nothing is changed.
         """
         products = [column for column in self.columns if not column.plain and not column.indicator]
         if self.schema is None or self.raw is not None or not any(column.pieces for column in products):
@@ -228,12 +228,12 @@ class Design:
             Public bounds of the columns: pairs (low, high) in order, for all columns or for the private
             columns, or a mapping from names of columns to pairs.
         radius : float, optional
-            Radius of the ball that contains the private columns of every row. It is in scaled units if
-            `bounds` is passed, and otherwise in user units.
+            Radius of the ball that contains the private columns of every row. The radius is in scaled units
+            if `bounds` is passed, and otherwise in user units.
         public : iterable of str
             Public columns, which are not protected.
         constant : int, optional
-            Position of the public column of ones. By default it is the public column named ``const``.
+            Position of the public column of ones. The default is the public column named ``const``.
         response : str
             Name of the response.
         y_bounds : (low, high), optional
@@ -503,7 +503,7 @@ class Design:
         Returns
         -------
         ndarray, shape (n, p)
-            The columns, user units.
+            The columns, in user units.
 
         Notes
         -----

@@ -75,7 +75,7 @@ class Basis:
         return len(self.knots) + self.degree + (1 if self.include_intercept else 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
+        """Return a dictionary that can be written as JSON."""
         return asdict(self) | {"knots": list(self.knots)}
 
 

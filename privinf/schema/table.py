@@ -165,7 +165,7 @@ class Schema:
         Returns
         -------
         Schema
-            A copy; this schema is unchanged.
+            The copy. The original schema is unchanged.
 
         Examples
         --------
@@ -195,11 +195,11 @@ class Schema:
         Parameters
         ----------
         table : table
-            A frame of any library, a mapping of arrays, or the path of a file.
+            Table: a data frame of any library, a mapping of arrays, or the path of a file.
         unit : str, optional
             Name of the column that identifies the unit of each row. This column is not declared.
         max_rows : int
-            The most rows that one unit has.
+            Largest number of rows of one unit.
 
         Returns
         -------
@@ -243,12 +243,12 @@ class Schema:
         Parameters
         ----------
         names : iterable of str
-            Columns of the data that a fit uses.
+            Names of the columns of the data that a fit uses.
 
         Returns
         -------
         tuple of str
-            Empty for declared bounds.
+            Notes about released bounds; empty for declared bounds.
         """
         return ()
 
@@ -260,9 +260,10 @@ class Schema:
         Parameters
         ----------
         columns : mapping of str to tuple of str
-            The columns of the data from which each coefficient's column is made.
+            For each coefficient, the columns of the data from which its column of the design matrix is
+            computed.
         outcome : iterable of str
-            The columns of the data from which the response is made.
+            Columns of the data from which the response is computed.
         params : ndarray, shape (p,)
             Coefficients.
         bse : ndarray, shape (p,)
@@ -271,7 +272,7 @@ class Schema:
         Returns
         -------
         tuple of str
-            Empty for declared bounds.
+            Notes about released bounds; empty for declared bounds.
         """
         return ()
 
@@ -317,9 +318,8 @@ class Schema:
 
         Notes
         -----
-        **Privacy.** The result contains values of rows without noise, and no cost is recorded in a ledger.
-        Only the holder of the rows may see the result. The error messages of fits name the column, and never
-        a value.
+        **Privacy.** The result contains values of rows without noise, and no ledger records it. Only the
+        holder of the rows may see the result. The error messages of fits name the column, and never a value.
 
         Examples
         --------
@@ -343,7 +343,7 @@ class Schema:
         Returns
         -------
         Schema
-            A copy; this schema is unchanged.
+            The copy. The original schema is unchanged.
         """
         dated = {
             name: replace(item, unit="")
@@ -371,7 +371,7 @@ class Schema:
         path : path
             The file.
         overwrite : bool
-            Whether an existing file is replaced.
+            Whether to replace an existing file.
 
         Raises
         ------

@@ -513,9 +513,9 @@ def mean(
     Warns
     -----
     HeavyTailWarning
-        With ``clip="auto"``, the rows beyond the clipping thresholds may be too few to be detected. The
-        warning is issued if such undetected rows, with values at the public bounds, could change the mean by
-        more than half the length of the interval.
+        Issued, with ``clip="auto"``, if rows beyond the clipping thresholds may be too few to be detected,
+        and if such undetected rows, with values at the public bounds, could change the mean by more than half
+        the length of the interval.
 
     Notes
     -----

@@ -45,7 +45,7 @@ class SurvivalRelease(Released):
     names : tuple of str
         Columns of the time, the status and the groups.
     nobs : int
-        Number of records, public.
+        Public number of records.
     sites : int
         Number of sites that answered.
     trust : {"central", "server", "secure-sum"}

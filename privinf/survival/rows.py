@@ -92,7 +92,7 @@ class SurvivalRows:
     names : tuple of str
         Columns of time and status, and of the groups.
     n : int
-        Number of records, public.
+        Public number of records.
     missing : {"raise", "drop"}
 
     Notes

@@ -202,8 +202,8 @@ class SecureServer(TrustedServer):
         Design (columns and bounds), for sites that hold a table and a schema. The server sends the design to
         the sites before its first query.
     relation : {"replace-one", "zero-out"}
-        Neighboring relation of all guarantees. Under "zero-out" one of two neighboring tables has a record
-        that contributes nothing, in place of a record of the other table. The sensitivity is about half as
+        Neighboring relation of all guarantees. Under "replace-one" one record is replaced by any other
+        record, and under "zero-out" by a record that contributes nothing. The sensitivity is about half as
         large, and the guarantee is weaker. The policies of the sites must allow "zero-out".
 
     Raises

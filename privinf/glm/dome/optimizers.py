@@ -94,7 +94,7 @@ class DPSGD:
     clip : float
         C, the largest norm of the (sketched) score of a record. A longer score is shrunk to norm C. The noise
         grows with C. If C is smaller than the norm of a typical row in these units, many scores are clipped.
-        The fit then solves the estimating equation of the clipped scores.
+        The fit then solves the estimating equation of the clipped scores, which has a different root.
     average : float
         Share of the last rounds whose iterates are averaged: 0.5 averages the second half of the rounds, and
         0 returns the last iterate.
@@ -140,7 +140,7 @@ class DPAdam(DPSGD):
     clip : float
         C, the largest norm of the (sketched) score of a record. A longer score is shrunk to norm C. The noise
         grows with C. If C is smaller than the norm of a typical row in these units, many scores are clipped.
-        The fit then solves the estimating equation of the clipped scores.
+        The fit then solves the estimating equation of the clipped scores, which has a different root.
     average : float
         Share of the last rounds whose iterates are averaged: 0.5 averages the second half of the rounds, and
         0 returns the last iterate.
@@ -175,7 +175,7 @@ class RandomSketch(DPSGD):
     clip : float
         C, the largest norm of the (sketched) score of a record. A longer score is shrunk to norm C. The noise
         grows with C. If C is smaller than the norm of a typical row in these units, many scores are clipped.
-        The fit then solves the estimating equation of the clipped scores.
+        The fit then solves the estimating equation of the clipped scores, which has a different root.
     average : float
         Share of the last rounds whose iterates are averaged: 0.5 averages the second half of the rounds, and
         0 returns the last iterate.
@@ -212,7 +212,7 @@ class DOME(DPSGD):
         Share of the spectrum of past gradients that the learned directions must explain.
     variant : {"repaired", "paper"}
         Variant of the algorithm. With "repaired" the random probes are scaled so that the estimate of the
-        gradient is unbiased, and a step goes along this estimate without centering or preconditioning. With
+        gradient is unbiased, and every step follows this estimate without centering or preconditioning. With
         "paper" the scores are centered and preconditioned with Adam's moments, and then projected. In the
         "paper" variant the learned directions follow the gradient itself, by one QR step instead of an exact
         decomposition, and the iterates of Adam's steps are not averaged. The loss of a model that is fitted
@@ -220,11 +220,11 @@ class DOME(DPSGD):
         variant needs the module ``studies.paper.dome``, which is in the repository and not in the wheel.
     centre, precondition : bool, optional
         Whether Adam's first moment is subtracted from the scores before clipping, and whether the scores are
-        divided by the root of Adam's second moment. The variant sets the default.
+        divided by the root of Adam's second moment. The default depends on `variant`.
     probes : {"unbiased", "orthonormal"}, optional
-        Scaling of the random probes. The variant sets the default.
+        Scaling of the random probes. The default depends on `variant`.
     adam : bool, optional
-        Whether to use the steps of Adam instead of plain gradient steps. The variant sets the default.
+        Whether to use the steps of Adam instead of plain gradient steps. The default depends on `variant`.
     epochs : int
         Number of epochs: every record is in this number of batches.
     batches : int
@@ -234,7 +234,7 @@ class DOME(DPSGD):
     clip : float
         C, the largest norm of the (sketched) score of a record. A longer score is shrunk to norm C. The noise
         grows with C. If C is smaller than the norm of a typical row in these units, many scores are clipped.
-        The fit then solves the estimating equation of the clipped scores.
+        The fit then solves the estimating equation of the clipped scores, which has a different root.
     average : float
         Share of the last rounds whose iterates are averaged: 0.5 averages the second half of the rounds, and
         0 returns the last iterate. The paper variant averages nothing.

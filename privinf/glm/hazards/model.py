@@ -192,8 +192,8 @@ class PHReg(Model[PHRegOptions]):
         Parameters
         ----------
         formula : str
-            Such as ``"time ~ age + C(group)"``. No constant is added, because the constant is part of the
-            baseline hazard.
+            Formula of the model, such as ``"time ~ age + C(group)"``. No constant is added, because the
+            constant is part of the baseline hazard.
         data : table or federation
             Raw rows: one table (a data frame, the path of a file, or a reader), or a federation of sites.
         status : str
@@ -221,7 +221,7 @@ class PHReg(Model[PHRegOptions]):
         Returns
         -------
         PHReg
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -285,7 +285,7 @@ class PHReg(Model[PHRegOptions]):
         Returns
         -------
         PHReg
-            The model. Building it releases nothing and costs nothing.
+            The model. Making a model releases nothing and costs nothing.
 
         Raises
         ------
@@ -371,8 +371,8 @@ class PHReg(Model[PHRegOptions]):
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
             reproduce published results.
         progress : bool, optional
-            Whether to show a progress bar of the sums that are released; default: on a terminal only, after
-            two seconds.
+            Whether to show a progress bar over the releases of the fit. By default the bar appears after two
+            seconds, on a terminal only.
 
         Returns
         -------
@@ -395,9 +395,9 @@ class PHReg(Model[PHRegOptions]):
 
         Notes
         -----
-        **Privacy.** `privacy` counts every release. Intervals are quantiles of simulated draws, which account
-        for the privacy noise. If the noise is too large for a part of the Hessian, intervals are quantiles of
-        a posterior distribution, and the summary names its prior.
+        **Privacy.** The privacy report counts all releases of a fit. Intervals are quantiles of simulated
+        draws, which account for the privacy noise. If the noise is too large for a part of the Hessian,
+        intervals are quantiles of a posterior distribution, and the summary names its prior.
         """
         spending = SpendingOptions(
             epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration

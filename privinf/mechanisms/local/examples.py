@@ -199,7 +199,7 @@ class LocalExamples:
         source: SourceName = "lattice",
         ledger: Ledger | None = None,
     ) -> Release:
-        """Release every example once.
+        """Release every record once, with noise.
 
         Parameters
         ----------
@@ -207,26 +207,27 @@ class LocalExamples:
             Raw rows: a data frame of any library, a mapping of arrays, the path of a file, or a pair of
             arrays.
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases, divided over
-            features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`. With
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. It is divided
+            over features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`. With
             ``epsilon=inf`` no noise is added.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
             is Gaussian.
         epsilon_x : float, optional
-            Budget of the features, which together are exactly (epsilon_x, delta)-DP. Each feature that is
-            sent by randomized response gets a pure epsilon of epsilon_x / (number of noisy columns + number
-            of such features), and Laplace columns together get one such share per column. For other shares
-            pass `response_shares`. Gaussian columns get the rest of the budget, by the exact account. Without
-            Gaussian columns the guarantee is (epsilon_x, 0). Leave `epsilon_x` out if all features are sent
-            unprotected.
+            Epsilon of the features: the release of all features together is (epsilon_x, delta)-DP. Let m be
+            the number of columns with added noise plus the number of features that are released by randomized
+            response. Each feature with randomized response gets a pure epsilon of epsilon_x / m, and the
+            columns with Laplace noise get epsilon_x / m per column. For other shares pass `response_shares`.
+            Columns with Gaussian noise get the rest of the budget, computed by exact composition. Without
+            Gaussian noise the guarantee is (epsilon_x, 0). Leave `epsilon_x` out if all features are public.
         epsilon_y : float, optional
-            Budget of the label: a pure epsilon for randomized response and Laplace noise, (epsilon_y, delta)
-            for a label with Gaussian noise. Leave `epsilon_y` out if the label is sent unprotected.
+            Epsilon of the label. The guarantee is (epsilon_y, 0) for randomized response and Laplace noise,
+            and (epsilon_y, delta) for Gaussian noise. Leave `epsilon_y` out if the label is released
+            unprotected.
         shares : (float, float), optional
-            How `epsilon` is divided over features and label; default (2, 1). Randomized responses and Laplace
-            noise get their shares of epsilon; Gaussian columns, and a Gaussian label, get the rest of the
-            budget.
+            Relative shares of `epsilon` for the features and for the label; default (2, 1). Randomized
+            responses and Laplace noise get their shares of epsilon. Columns with Gaussian noise, and a label
+            with Gaussian noise, get the rest of the budget.
         rng : None, int or Generator, optional
             Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
             simulation noise, which is not private, and the results are marked as NOT PRIVATE.
@@ -265,8 +266,8 @@ class LocalExamples:
         BudgetExceededError
             Raised, before any row is read, if the release would exceed the limit of the ledger.
         SchemaError, AlignmentError
-            Raised if the rows do not fit the design. Nothing was spent, and no error message contains a value
-            of a row.
+            Raised if the rows do not match the design. Nothing was spent, and no error message contains a
+            value of a row.
 
         Notes
         -----

@@ -222,7 +222,8 @@ class Modulation:
         Parameters
         ----------
         rows : table, pair (y, X), or Rows
-            The rows: a frame of any library, a mapping of arrays, a path, or a pair of arrays.
+            Raw rows: a data frame of any library, a mapping of arrays, the path of a file, or a pair of
+            arrays.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
             of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. With ``epsilon=inf`` the
@@ -327,7 +328,8 @@ class Modulation:
         Parameters
         ----------
         rows : table, pair (y, X), or Rows
-            The rows: a frame of any library, a mapping of arrays, a path, or a pair of arrays.
+            Raw rows: a data frame of any library, a mapping of arrays, the path of a file, or a pair of
+            arrays.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
             of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
@@ -360,8 +362,7 @@ class Modulation:
         Returns
         -------
         ModulationSession
-            The session of these rounds. Session of the rounds, whose total cost is already recorded in the
-            ledger.
+            Session of the rounds, whose total cost is already recorded in the ledger.
         """
         options = SpendingOptions(
             epsilon=epsilon,

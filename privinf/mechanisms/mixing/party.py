@@ -58,7 +58,7 @@ class PartyPlan:
         Parameters
         ----------
         calibration : {"exact", "classic"}
-            How `epsilon` and `delta` determine the noise.
+            How the noise is computed from `epsilon` and `delta`.
 
         Returns
         -------
@@ -73,7 +73,7 @@ class PartyPlan:
         return calibrate_mu(**self.spending, calibration=calibration)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description.
+        """Return a dictionary that can be written as JSON.
 
         Returns
         -------
@@ -143,7 +143,7 @@ class PlanColumns:
 
 
 def party_designs(parties: Mapping[str, PartyPlan], centred: bool) -> dict[str, Design]:
-    """Return every party's design."""
+    """Return the design of each party."""
     return {name: party_design(party.schema, centred=centred) for name, party in parties.items()}
 
 

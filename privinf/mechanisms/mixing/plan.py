@@ -199,8 +199,8 @@ class MixingPlan:
         rsquared : float, optional
             Public guess of the R^2 of the regression, in (0, 1), for ``k="auto"``; default 0.8.
         label : str, optional
-            Released column that will be the response of the regression, for ``k="auto"``. By default any
-            released column may be the response.
+            Released column that will be the response of the regression, for ``k="auto"``. By default it is
+            not specified, and any released column may be the response.
         kind : {"signs", "hadamard", "countsketch"}
             Kind of the random mixing matrix.
         seed : int
@@ -281,7 +281,7 @@ class MixingPlan:
         return canonical_digest(self.to_dict())
 
     def designs(self) -> dict[str, Design]:
-        """Return every party's design.
+        """Return the design of each party.
 
         Returns
         -------
@@ -333,7 +333,7 @@ class MixingPlan:
         return RandomMixing(schema, k=self.k, kind=self.kind, seed=self.seed, share=share, **common)
 
     def party(self, name: str) -> PartyPlan:
-        """Return one party of the plan.
+        """Return the columns and the budget of one party of the plan.
 
         Parameters
         ----------
@@ -367,7 +367,7 @@ class MixingPlan:
         Returns
         -------
         tuple of GaussianLoss
-            One loss per release.
+            Privacy losses of the party's releases.
         """
         mechanism = self.mechanism(party)
         mu = self.party(party).total_mu(self.calibration)
@@ -384,7 +384,7 @@ class MixingPlan:
         source: SourceName = "lattice",
         ledger: Ledger | None = None,
     ) -> Release:
-        """Release one party's rows as the plan states, with the budget that the plan gives this party.
+        """Release the columns of one party, with the budget that the plan states for this party.
 
         Parameters
         ----------
@@ -416,7 +416,7 @@ class MixingPlan:
 
         Notes
         -----
-        **Privacy.** Reads the rows of this party once, at the cost stated in its `PartyPlan`.
+        **Privacy.** Reads every row of this party once, at the cost that the plan states for this party.
         """
         chosen = self.party(party)
         return self.mechanism(party, missing=missing, data_bounds=data_bounds).release(

@@ -47,7 +47,7 @@ from privinf.wire import Labels
 
 @error_boundaries
 class GaussianRows(PartyMechanism):
-    """Mechanism of DGMOLS and BGMOLS, which releases every row of a party's columns with noise.
+    """Mechanism of `DGMOLS` and `BGMOLS`, which releases every row of a party's columns with noise.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ class GaussianRows(PartyMechanism):
 
 @error_boundaries
 class RandomMixing(PartyMechanism):
-    """Mechanism of RMGMOLS, which releases k noisy random sums of a party's columns over all people.
+    """Mechanism of `RMGMOLS`, which releases k noisy random sums of a party's columns over all people.
 
     Parameters
     ----------
