@@ -148,7 +148,7 @@ def classic_mu(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        The stated level; positive, finite.
+        Stated epsilon and delta of the guarantee, positive and finite.
     delta : float
         In (0, 1).
 
@@ -191,10 +191,11 @@ def calibrate_mu(
     mu : float, optional
         Budget in Gaussian differential privacy, which is returned unchanged.
     rho : float, optional
-        Privacy level in zCDP. For a budget in rho the result is mu = sqrt(2 rho).
+        Budget in zero-concentrated differential privacy (zCDP). For a budget in rho the result is mu = sqrt(2
+        rho).
     delta : float, optional
-        In (0, 1). Delta of the (epsilon, delta) guarantee, required with a finite `epsilon`. With `mu` or
-        `rho` it does not affect the result, because it is only the delta of later reports.
+        Delta of the (epsilon, delta) guarantee, in (0, 1), required with a finite `epsilon`. With `mu` or
+        `rho`, delta does not affect the result, because it is only the delta of later reports.
     calibration : {"exact", "classic"}
         How mu is computed from `epsilon` and `delta`. The choice "exact" solves the exact equation for
         Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce published
@@ -203,7 +204,7 @@ def calibrate_mu(
     Returns
     -------
     float
-        Positive, possibly infinite.
+        The value of mu, positive and possibly infinite.
 
     Raises
     ------
@@ -247,7 +248,7 @@ def split_mu(mu: float, shares: int | Sequence[float]) -> tuple[float, ...]:
     Parameters
     ----------
     mu : float
-        Positive, possibly infinite.
+        The value of mu, positive and possibly infinite.
     shares : int or sequence of float
         Number of equal shares, or a sequence of positive weights of mu^2.
 

@@ -86,8 +86,8 @@ class Total:
         Returns
         -------
         float
-            Epsilon, rounded up. Epsilon is infinite if a release has no noise. It is also infinite if 1 -
-            prod(1 - delta_i) is at least `delta`, where delta_i are the deltas of the (epsilon, delta)
+            Epsilon, rounded up. Epsilon is infinite if a release has no noise. Epsilon is also infinite if 1
+            - prod(1 - delta_i) is at least `delta`, where delta_i are the deltas of the (epsilon, delta)
             releases.
 
         Raises
@@ -148,8 +148,8 @@ class Total:
     def mu(self) -> float:
         """Value of mu for which the total is mu-GDP; it is exact if all releases are Gaussian.
 
-        For other releases it is an upper bound. The attribute raises NotAvailableError if only a guarantee in
-        zCDP or an (epsilon, delta) guarantee is known for some release.
+        For other releases the value is an upper bound. The attribute raises NotAvailableError if only a
+        guarantee in zCDP or an (epsilon, delta) guarantee is known for some release.
         """
         if math.isinf(self.mu2):
             return math.inf
@@ -260,7 +260,7 @@ class ParallelTotal:
         Returns
         -------
         float
-            See :meth:`Total.epsilon`.
+            Largest epsilon of a group.
         """
         return max(world.epsilon(delta) for world in self.worlds)
 
@@ -275,7 +275,7 @@ class ParallelTotal:
         Returns
         -------
         float
-            See :meth:`Total.delta`.
+            Largest delta of a group.
         """
         return max(world.delta(epsilon) for world in self.worlds)
 

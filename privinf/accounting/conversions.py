@@ -120,7 +120,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     ----------
     mu : float
         Parameter mu of the mechanism, in [0, inf]: for Gaussian noise, the sensitivity divided by the
-        standard deviation of the noise. Infinity gives infinity.
+        standard deviation of the noise. For infinity the result is infinity.
     delta : float
         In (0, 1).
 
@@ -161,7 +161,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        In [0, inf]; infinity gives infinity.
+        Epsilon of the guarantee, in [0, inf]. For infinity the result is infinity.
     delta : float
         In (0, 1).
 
@@ -258,7 +258,7 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
     Parameters
     ----------
     rho : float
-        In [0, inf]; infinity gives infinity.
+        Epsilon of the guarantee, in [0, inf]. For infinity the result is infinity.
     delta : float
         In (0, 1).
 

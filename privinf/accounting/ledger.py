@@ -96,7 +96,7 @@ class Ledger:
 
     @property
     def name(self) -> str:
-        """Name of the unit."""
+        """Name of the unit of privacy."""
         return self._account.name
 
     @property
@@ -434,7 +434,7 @@ class Account(ABC):
     ----------
     budget : Budget or None
     name : str
-        Name of the unit.
+        Name of the unit of privacy.
     identity : str
         The same in every copy of it.
     read_only : bool

@@ -45,8 +45,8 @@ class GaussianLoss:
     Parameters
     ----------
     mu : float
-        Sensitivity over noise standard deviation. Parameter of the loss: 0 means that nothing is revealed,
-        and infinity means a release without noise.
+        Sensitivity divided by the standard deviation of the noise. Parameter of the loss: 0 means that
+        nothing is revealed, and infinity means a release without noise.
 
     Raises
     ------
@@ -80,12 +80,14 @@ class PureLoss:
     """Privacy loss of a pure epsilon mechanism, such as randomized response.
 
     Every pure epsilon mechanism is a post-processing of binary randomized response, so its loss is at most
-    the loss of binary randomized response, which is plus or minus epsilon. Totals compose exactly this loss.
+    the loss of binary randomized response, which is plus or minus epsilon. Totals are computed with exactly
+    this loss.
 
     Parameters
     ----------
     epsilon : float
-        0 reveals nothing; infinity is an answer without protection.
+        Epsilon of the guarantee: 0 means that nothing is revealed, and infinity means an answer without
+        protection.
 
     Raises
     ------
@@ -124,7 +126,7 @@ class ApproximateLoss:
     Parameters
     ----------
     epsilon : float
-        At least 0, finite.
+        Epsilon of the guarantee, finite and at least 0.
     delta : float
         Delta of the guarantee, strictly between 0 and 1. For delta = 0 use :class:`PureLoss`.
 
@@ -198,8 +200,8 @@ class ThresholdLoss:
     Parameters
     ----------
     mu : float
-        Parameter mu of the noisy counts: sqrt(2) divided by the standard deviation of the noise. It must be
-        finite.
+        Parameter mu of the noisy counts: sqrt(2) divided by the standard deviation of the noise. This mu must
+        be finite.
     delta : float
         Largest probability that a label of only one record is released, strictly between 0 and 1.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class PlannedRelease:
-    """One line of a plan.
+    """Planned release: one row of the table of a plan.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class PlanReport:
     Parameters
     ----------
     lines : tuple of PlannedRelease
-        In the order given.
+        Planned releases, in the order in which they were passed.
     default_delta : float
         Delta of the (epsilon, delta) guarantee that is printed.
 

@@ -86,10 +86,11 @@ def find_bounds(
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
         `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. The budget is for all columns
-        together. Each column gets an equal share of it (in mu^2).
+        together. Each column gets an equal share of the budget (in mu^2).
     delta : float, optional
         Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise is
-        Gaussian. With `mu` or `rho`, epsilon is reported at this delta. Levels need it too.
+        Gaussian. With `mu` or `rho`, epsilon is reported at this delta. The release of levels always needs a
+        delta.
     mu : float, optional
         Budget in Gaussian differential privacy, instead of `epsilon`.
     rho : float, optional
@@ -119,7 +120,8 @@ def find_bounds(
         ledger, it is refused before any row is read. The cost is recorded in the ledger before anything is
         released.
     progress : bool, optional
-        Whether to show a progress bar of the passes over the rows; default: on a terminal only.
+        Whether to show a progress bar over the rows that are read. By default the bar appears on a terminal
+        only.
 
     Returns
     -------
@@ -130,12 +132,12 @@ def find_bounds(
     Raises
     ------
     NotAvailableError
-        Raised if the product n mu / `max_rows` is below 100, where mu is the budget of one column. This error
-        is also raised if levels are requested where a person has several rows, or if the rows are a stream,
-        which can be read only once. Nothing was spent, and no row was counted.
+        Raised if the product n mu / `max_rows` is below 100, where mu is the budget of one column. The error
+        is also raised if levels are requested and a person may have several rows, or if the rows are a
+        stream, which can be read only once. Nothing was spent, and no row was counted.
     SchemaError, ArgumentError
-        Raised if a column is absent, has missing or infinite values, or has numbers among texts. This error
-        is also raised if levels are requested without `delta`.
+        Raised if a column is absent, has missing or infinite values, or has numbers among texts. The error is
+        also raised if levels are requested without `delta`.
     BudgetExceededError
         Raised if the release would exceed the limit of the ledger. A ledger with a limit also refuses a
         release of levels, because the limit cannot include its delta.
@@ -156,9 +158,9 @@ def find_bounds(
     at 512 cells. These cells cover the range in which rows were detected, extended on each side by 16 times
     its width. If this range is only one or two powers of 2 wide, a share of 0.2 is spent on a finer search of
     the range, and 0.5 on the cells. On each side, the bound is the value beyond which a share ``clip / 2`` of
-    the rows is, if so few rows can be detected in spite of the noise. Otherwise the tail is extrapolated to
-    this share as an exponential tail. If all absolute values of a column are below 2^-20, its bounds are
-    about 2^-20, which is too wide. In this case change the unit of the column.
+    the rows is, if the noise is small enough to detect such a small number of rows. Otherwise the tail is
+    extrapolated to this share as an exponential tail. If all absolute values of a column are below 2^-20, its
+    bounds are about 2^-20, which is too wide. In this case change the unit of the column.
 
     The name of a level is released if its noisy count is above 1 + sigma z(1 - delta'), where sigma is the
     standard deviation of the noise, z the normal quantile and delta' a share of delta. For one column at

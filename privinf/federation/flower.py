@@ -78,8 +78,8 @@ class FlowerFederation(ReplyVerifier):
     poll : float
         Number of seconds between two checks for answers.
     roster : Roster, optional
-        Public keys of all sites. If it is passed, every reply must be signed with the key of its site. By
-        default signatures are not checked.
+        Public keys of all sites. If `roster` is passed, every reply must be signed with the key of its site.
+        By default signatures are not checked.
     key : IdentityKey, optional
         Secret key of the analyst, which is needed if the policy of a site lists analysts.
     heads : path, optional
@@ -324,8 +324,8 @@ def server_app(
     poll : float
         Number of seconds between two checks for answers.
     roster : Roster, optional
-        Public keys of all sites. If it is passed, every reply must be signed with the key of its site. By
-        default signatures are not checked.
+        Public keys of all sites. If `roster` is passed, every reply must be signed with the key of its site.
+        By default signatures are not checked.
     key : IdentityKey, optional
         Secret key of the analyst, which is needed if the policy of a site lists analysts.
     heads : path, optional

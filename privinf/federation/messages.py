@@ -81,8 +81,8 @@ class Query:
         Ledger entries (``LedgerEntry.to_dict``) of the releases that the server will make from the answer. A
         "reserve" query has privacy losses (``Loss.to_dict``) instead of ledger entries.
     masking : mapping
-        Public parameters of a secure sum: the participating sites and the grid of the noise. It is empty for
-        other queries.
+        Public parameters of a secure sum: the participating sites and the grid of the noise. The mapping is
+        empty for other queries.
     reservation : str
         Name of the session in which the cost of the query was reserved; empty without a reservation.
 
@@ -183,7 +183,7 @@ class Query:
         Parameters
         ----------
         *charges : mapping
-            The new ledger lines.
+            New ledger entries.
 
         Returns
         -------
@@ -246,7 +246,7 @@ class Reply:
     rows : int
         Public number of rows of the site.
     facts : mapping
-        Public JSON, for "describe".
+        Public facts about the site, which are the reply to a "describe" query.
     error : str
         Error of a site that refused the query, as ``"ErrorName: message"``. The message contains no value of
         a row.

@@ -45,9 +45,9 @@ class NoisySum(_NoisyRelease):
     values : ndarray
         The noisy sum.
     rows : int
-        Number of rows summed, public.
+        Public number of rows in the sum.
     sites : tuple of str
-        Sites that answered.
+        Names of the sites that answered.
     scale : float
         Standard deviation of the noise of every entry; 0 without noise.
     mu : float
@@ -76,11 +76,11 @@ class NoisyGram(_NoisyRelease):
     values : ndarray, shape (k, k)
         The noisy symmetric matrix, which may have negative eigenvalues.
     rows : int
-        Number of rows summed, public.
+        Public number of rows in the sum.
     sites : tuple of str
-        Sites that answered.
+        Names of the sites that answered.
     mu : float
-        Price in Gaussian differential privacy.
+        Cost of the release in Gaussian differential privacy.
     entries : tuple of LedgerEntry
         The ledger entries of the release.
     scale : float

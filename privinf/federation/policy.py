@@ -76,7 +76,8 @@ class SitePolicy:
         Whether sums without noise may be sent to a server, which is trusted to add the noise that the query
         states.
     simulation : bool
-        Whether releases without noise, or with seeded noise, are allowed. Use it only for simulated data.
+        Whether releases without noise, or with seeded noise, are allowed. Allow such releases only for
+        simulated data.
     operations : tuple of str, optional
         Names of the statistics that may be queried. By default they are all statistics of the package.
         Statistics of the studies in the repository must be named.

@@ -77,15 +77,15 @@ class Site:
     rows : pair (y, X), DataFrame, or Rows
         Rows of the holder: a pair of response and features, or a table that the schema describes.
     schema : Design or Schema
-        Public columns and bounds. Design, or schema, of the rows. If it is a `Schema`, servers send the
-        designs of models to the site. These designs must be made from this schema. The policy determines
-        which designs are accepted, or how many.
+        Design, or schema, of the rows, that is, their public columns and bounds. If it is a `Schema`, servers
+        send the designs of models to the site. These designs must be made from this schema. The policy
+        determines which designs are accepted, or how many.
     policy : SitePolicy
         Permissions of the holder. The default policy allows only a description of the columns.
     ledger : Ledger, optional
-        Budget ledger of the holder. By default a new ledger is made. The site enforces its limit. A
-        `SiteLedger` stores charges and replies in a file. It can be used only with the same rows, in the same
-        order, and with the same schema and policy.
+        Budget ledger of the holder. By default a new ledger is made. The site enforces the limit of this
+        ledger. A `SiteLedger` stores charges and replies in a file. A `SiteLedger` can be used only with the
+        same rows, in the same order, and with the same schema and policy.
     key, roster : IdentityKey, Roster, optional
         Secret key of the site, and the public keys of all sites, which are needed for secure sums and for
         signed replies.
@@ -117,10 +117,10 @@ class Site:
     holder at that time. For every query the site checks the policy, the arguments, the position of the query
     in its session, and the ledger, in this order and without reading rows. Rows are read only after these
     checks, by functions that do not fail for any value of a row. Sums without noise are sent only if the
-    policy has ``trusted_server=True``, and only for charges that cover the sensitivity that the site
-    computes. In a secure sum (``secure_sums=True``) the site adds its own noise and its own masks. A site
-    cannot be pickled, and its printed form does not show its rows. The order of the rows determines which
-    rows are in a batch. Do not change the order, because the ledger counts disjoint batches by parallel
+    policy has ``trusted_server=True``, and only if the charge is large enough for the sensitivity that the
+    site computes. In a secure sum (``secure_sums=True``) the site adds its own noise and its own masks. A
+    site cannot be pickled, and its printed form does not show its rows. The order of the rows determines
+    which rows are in a batch. Do not change the order, because the ledger counts disjoint batches by parallel
     composition. Arrays of the caller are copied before the first batch. Arrays of 64 MB or more are not
     copied, and changes are detected by digests. If such arrays were changed, a query is refused after it was
     charged, and the charge is kept.

@@ -57,8 +57,8 @@ class SiteLedger(Ledger):
     StorageError
         Raised if a different process, or a different object in this process, has the ledger open. The error
         is also raised if the file is missing, damaged, truncated, an older copy, a different ledger, or a
-        ledger of version 1. It is also raised if the limit of the ledger differs from `budget`, if the ledger
-        has no anchor (run ``privinf ledger anchor``), or if the folder is missing.
+        ledger of version 1. The error is also raised if the limit of the ledger differs from `budget`, if the
+        ledger has no anchor (run ``privinf ledger anchor``), or if the folder is missing.
 
     Notes
     -----
@@ -74,8 +74,8 @@ class SiteLedger(Ledger):
     change. The first `Site` that opens the ledger cannot check whether its rows are complete. The file is
     checked before every reply. If the file was deleted, replaced or changed while the site was running, the
     site answers no more queries. If the ledger and its anchor are both replaced by older copies while no site
-    has them open, the site does not detect the replacement. A server or a different site that has stored a
-    later `head` of the ledger detects it.
+    has them open, the site does not detect the replacement. Such a replacement is detected by a server, or by
+    a different site, that has stored a later `head` of the ledger.
 
     Examples
     --------

@@ -168,8 +168,8 @@ class SocketFederation(ReplyVerifier):
     patience : float
         Number of seconds to wait until all daemons answer.
     roster : Roster, optional
-        Public keys of all sites. If it is passed, every reply must be signed with the key of its site. By
-        default signatures are not checked.
+        Public keys of all sites. If `roster` is passed, every reply must be signed with the key of its site.
+        By default signatures are not checked.
     key : IdentityKey, optional
         Secret key of the analyst, which is needed if the policy of a site lists analysts.
     heads : path, optional

@@ -360,7 +360,7 @@ class TrustedServer:
         rho : float, optional
             Cost of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed. Only these sites are charged. By default all sites.
+            Names of the sites whose rows are summed. Only these sites are charged. The default is all sites.
 
         Returns
         -------
@@ -412,7 +412,7 @@ class TrustedServer:
         rho : float, optional
             Cost of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed. Only these sites are charged. By default all sites.
+            Names of the sites whose rows are summed. Only these sites are charged. The default is all sites.
 
         Returns
         -------
@@ -473,7 +473,7 @@ class TrustedServer:
         Parameters
         ----------
         planned : planned query
-            Made by `planned`.
+            Query that the method `planned` returned.
 
         Returns
         -------
@@ -553,7 +553,7 @@ class TrustedServer:
         rho : float, optional
             Cost of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed. Only these sites are charged. By default all sites.
+            Names of the sites whose rows are summed. Only these sites are charged. The default is all sites.
 
         Returns
         -------
@@ -603,7 +603,7 @@ class TrustedServer:
         rho : float, optional
             Cost of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed. Only these sites are charged. By default all sites.
+            Names of the sites whose rows are summed. Only these sites are charged. The default is all sites.
 
         Returns
         -------
@@ -645,14 +645,14 @@ class TrustedServer:
         rho : float, optional
             Cost of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed. Only these sites are charged. By default all sites.
+            Names of the sites whose rows are summed. Only these sites are charged. The default is all sites.
 
         Returns
         -------
         ReleasedNumber
             The estimated quantile, between the first and the last edge, with geometric interpolation within a
-            cell. Its attribute `scale` is the approximate standard deviation of the noise of the quantile. It
-            is nan if the quantile is at the first or the last edge.
+            cell. Its attribute `scale` is the approximate standard deviation of the noise of the quantile.
+            The attribute is nan if the quantile is at the first or the last edge.
 
         Notes
         -----
@@ -704,9 +704,9 @@ class TrustedServer:
         factor : float
             Public factor by which the sum is multiplied, such as 1/n.
         candidates : ndarray of bool, broadcastable to the sum, optional
-            Whether each position may be selected: False excludes a position. This mask is public.
+            Whether each position may be selected: False excludes a position. The mask must be public.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed. Only these sites are charged. By default all sites.
+            Names of the sites whose rows are summed. Only these sites are charged. The default is all sites.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for the selection in one row of the sum. Pass exactly
             one of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.

@@ -175,7 +175,8 @@ class MarginalEffects:
         Returns
         -------
         Summary of statsmodels
-            The summary prints as text; `as_html` and `as_latex` give other formats.
+            Summary, which prints as text. Its methods ``as_text``, ``as_html``, ``as_latex`` and ``as_csv``
+            return other formats.
         """
         alarms = [("Privacy:", NOT_PRIVATE)] if self.report.stamp else []
         facts = [("Dep. Variable:", self.response), *alarms]
@@ -194,7 +195,7 @@ class MarginalEffects:
     def to_latex(
         self, *, alpha: float = 0.05, digits: int = 3, caption: str | None = None, label: str | None = None
     ) -> str:
-        """Return a table for a paper, which needs the LaTeX packages booktabs and threeparttable.
+        """Return a LaTeX table for a paper, which needs the packages booktabs and threeparttable.
 
         Parameters
         ----------
@@ -203,7 +204,7 @@ class MarginalEffects:
         digits : int
             Number of digits after the decimal point, at most 15.
         caption, label : str, optional
-            Caption and label of the table; the label is used without changes.
+            Caption and LaTeX label of the table.
 
         Returns
         -------

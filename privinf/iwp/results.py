@@ -479,7 +479,8 @@ class IWPGLMResults(Results):
         Returns
         -------
         Summary of statsmodels
-            The summary prints as text; `as_html` and `as_latex` give other formats.
+            Summary, which prints as text. Its methods ``as_text``, ``as_html``, ``as_latex`` and ``as_csv``
+            return other formats.
         """
         summary = super().summary(yname, xname, title, alpha, slim, notes)
         if not check_flag(naive, "naive"):

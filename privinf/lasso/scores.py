@@ -153,7 +153,7 @@ def slopes_above_noise(released: ScoreRelease) -> Flags:
 
     Notes
     -----
-    **Privacy.** Post-processing of releases.
+    **Privacy.** Costs nothing: it uses only released numbers.
     """
     steep = released.slope > MIN_SLOPE_SDS * np.asarray(released.slope_sd)
     return np.asarray(steep & (released.square > 0.0))

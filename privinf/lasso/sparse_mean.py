@@ -328,14 +328,15 @@ class SparseMeanResult(Released):
         alpha : float
             One minus the joint level of the intervals.
         notes : {"main", "all"}
-            "main": the notes that must be read and those that explain the table, four at most. "all": every
-            note, with the assumptions of the privacy guarantee.
+            Notes below the table. With "main" the summary prints at most four notes: warnings and
+            explanations of the table. With "all" it prints every note and the assumptions of the privacy
+            guarantee.
 
         Returns
         -------
         Summary of statsmodels
-            The summary prints as text; `as_html` and `as_latex` give other formats. `summary_frame` has the
-            other coordinates.
+            Summary, which prints as text. Its methods ``as_text``, ``as_html``, ``as_latex`` and ``as_csv``
+            return other formats. `summary_frame` has the other coordinates.
 
         Notes
         -----

@@ -49,10 +49,9 @@ IdReader: TypeAlias = Callable[[], Iterator[Ids]]
 class RowBlocks(Protocol):
     """Interface of a table that is read in blocks of rows, for the release of a party.
 
-    The number n of rows is ``len()`` of the object. Each block has a position. Each block has a position. For
-    a block of consecutive rows, it is the position of the first row (an integer). For a block of other rows,
-    it is an int64 array with the position of each row. Every position from 0 to n - 1 occurs in exactly one
-    block.
+    The number n of rows is ``len()`` of the object. Each block has a position. For a block of consecutive
+    rows, it is the position of the first row (an integer). For a block of other rows, it is an int64 array
+    with the position of each row. Every position from 0 to n - 1 occurs in exactly one block.
     """
 
     def __len__(self) -> int:
@@ -148,7 +147,7 @@ def open_table(
         folder of such files, a table in memory, or a pyarrow dataset. Only the necessary columns are read, in
         blocks. Queries and streams are refused, because their rows have no fixed order.
     schema : Schema
-        The party's columns.
+        Columns of the party, with their public bounds or levels.
     id : str, optional
         Name of the column of ids, which are integers or texts. With an id column the rows are released in the
         order of the sorted ids. A file that is already sorted by id is read in constant memory. For other

@@ -276,9 +276,9 @@ def open_rows(
     spool : bool or path
         Whether to write a stream or a query to a Parquet file (the spool file) when it is first read, so that
         it can be read again. The spool file is in the folder for temporary files, or in the folder that you
-        pass. Only your account may read the spool file (mode 0600). It is removed when the returned object is
-        deleted, when the process ends normally, or if writing is interrupted. If the process is killed, the
-        spool file remains. Data frames and files are not copied.
+        pass. Only your account may read the spool file (mode 0600). The spool file is removed when the
+        returned object is deleted, when the process ends normally, or if writing is interrupted. If the
+        process is killed, the spool file remains. Data frames and files are not copied.
     progress : bool, optional
         Whether to show a progress bar of the rows that are read. By default the bar appears after two
         seconds, on a terminal only.
@@ -308,9 +308,10 @@ def open_rows(
     Notes
     -----
     **Privacy.** The returned object is for the holder of the rows only, and a spool file contains raw rows.
-    It is not a release. The rows of a spool file are in the order in which the query returned them, so they
-    have no fixed positions. Workers of a dask cluster return sums without noise to this process. Therefore
-    the cluster must be on this computer alone or use mutual TLS, and must have no dashboard.
+    The returned object is not a release. The rows of a spool file are in the order in which the query
+    returned them, so they have no fixed positions. Workers of a dask cluster return sums without noise to
+    this process. Therefore the cluster must be on this computer alone or use mutual TLS, and must have no
+    dashboard.
 
     Examples
     --------

@@ -132,7 +132,7 @@ class SampleSums(Released):
     recorded : PrivacyReport
         This release, and all that its ledger held by then.
     missing : {"raise", "impute-public", "drop"}
-        Treatment of missing values.
+        Handling of missing values.
 
     Notes
     -----

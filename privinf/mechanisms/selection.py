@@ -65,7 +65,7 @@ class TopK(Released):
 
     @property
     def reporting_delta(self) -> float | None:
-        """Delta at which `privacy` states epsilon; None if the caller gave none."""
+        """Delta at which `privacy` states epsilon; None if no delta was passed."""
         return self.delta
 
     def __repr__(self) -> str:
@@ -127,7 +127,7 @@ class Peeling:
         Parameters
         ----------
         candidates : ndarray of bool, broadcastable to v, optional
-            False for positions that must not be selected. This mask is public.
+            Whether each position may be selected: False excludes a position. The mask must be public.
 
         Raises
         ------
@@ -187,16 +187,16 @@ class NoisyTopK:
     epsilon, delta, mu, rho : float
         Total budget of the selection and the values: ``rho`` in zCDP, ``mu`` (converted to rho = mu^2/2), or
         ``epsilon`` with ``delta``. For ``epsilon`` and ``delta``, the method "gumbel" uses the largest rho
-        that implies this guarantee, and "laplace" uses the formula of the paper. ``delta=0`` requests pure
-        epsilon. A pure epsilon (``delta=0``) needs ``method="laplace"``, or ``values=False`` with either
-        method. Infinity adds no noise.
+        that implies this guarantee, and "laplace" uses the formula of the paper. A pure epsilon (``delta=0``)
+        needs ``method="laplace"``, or ``values=False`` with either method. With infinity no noise is added.
     method : {"gumbel", "laplace"}
-        Distribution of the noise of the selection. "laplace" is the paper's peeling, to reproduce published
-        results: it adds more noise for the same privacy.
+        Distribution of the noise of the selection: "gumbel" (default) or "laplace". The choice "laplace" is
+        the peeling algorithm of the paper, which needs more noise for the same privacy; use it only to
+        reproduce published results.
     values : bool
         Whether to release the values in addition to the positions.
     values_share : float
-        Share of rho that is spent on the values, with ``method="gumbel"``.
+        Share of the budget (in rho) that is spent on the values, with ``method="gumbel"``.
     absolute : bool
         Whether to select the entries with the largest absolute values (default), or the largest entries.
 
@@ -276,7 +276,7 @@ class NoisyTopK:
         unit : str
             Unit of privacy, such as "record".
         trust : {"central", "server", "secure-sum", "local"}
-            Who sees raw records.
+            Trust model, that is, who sees raw rows.
         derivation : str
             Text for the ledger that states how the sensitivity was derived.
         times : int
@@ -331,16 +331,16 @@ class NoisyTopK:
         Parameters
         ----------
         v : ndarray, shape (p,)
-            Numbers. The vector. In an array of objects, objects that are not numbers count as 0. Entries that
+            Vector of numbers. In an array of objects, objects that are not numbers count as 0. Entries that
             are nan or infinite count as 0. Entries larger than 2^24 times the scale of the noise are clipped.
             Therefore a release that was charged cannot fail because of the values.
         candidates : ndarray of bool, shape (p,), optional
-            False for positions that must not be selected. This mask is public.
+            Whether each position may be selected: False excludes a position. The mask must be public.
         label : str
             Label of the release in the ledger.
         ledger : Ledger, optional
-            Budget ledger. If its limit would be exceeded, the ledger refuses the release before any entry is
-            read. The cost is recorded in the ledger before anything is released.
+            Budget ledger. If the release would exceed the limit of the ledger, it is refused before any entry
+            is read. The cost is recorded in the ledger before anything is released.
         rng : None, int or Generator, optional
             Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
             simulation noise, which is not private, and the results are marked as NOT PRIVATE.
@@ -418,8 +418,9 @@ def private_max(
         Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
         simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     method : {"gumbel", "laplace"}
-        Distribution of the noise of the selection. "laplace" is the paper's peeling, to reproduce published
-        results: it adds more noise for the same privacy.
+        Distribution of the noise of the selection: "gumbel" (default) or "laplace". The choice "laplace" is
+        the peeling algorithm of the paper, which needs more noise for the same privacy; use it only to
+        reproduce published results.
     values : bool
         Whether to release the value in addition to the position.
     values_share : float
@@ -427,11 +428,11 @@ def private_max(
     absolute : bool
         Whether to select the entry with the largest absolute value (default), or the largest entry.
     candidates : ndarray of bool, shape (p,), optional
-        False for positions that must not be selected. This mask is public.
+        Whether each position may be selected: False excludes a position. The mask must be public.
     label : str
         Description of the release in the ledger.
     ledger : Ledger, optional
-        Budget ledger. If its limit would be exceeded, the ledger refuses the release before any entry is
+        Budget ledger. If the release would exceed the limit of the ledger, it is refused before any entry is
         read. The cost is recorded in the ledger before anything is released.
     source : {"lattice", "opendp"}
         Sampler of the secure noise: "lattice" is the sampler of privinf (default), and "opendp" is the

@@ -56,14 +56,14 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
     Parameters
     ----------
     releases : mapping of str to Release, sequence of Release, or a joined Release
-        One release per party.
+        Releases of the parties, one for each party.
 
     Returns
     -------
     Release
         The joined release, of kind "joined random-mixing" or "joined gaussian-rows". The array
         ``arrays["rows"]`` and the design of the joined release have the columns of all parties, in the order
-        of the releases. Its ledger lines are the lines of all parties.
+        of the releases. The joined release has the ledger entries of all parties.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def join(releases: Release | Mapping[str, Release] | Iterable[Release]) -> Relea
 
     Notes
     -----
-    **Privacy.** Post-processing of releases.
+    **Privacy.** Costs nothing: it uses only released numbers.
     """
     if isinstance(releases, Release) and releases.kind.startswith(JOINED):
         return releases

@@ -252,9 +252,10 @@ class NoiseKey:
 
     Notes
     -----
-    **Privacy.** To anyone without the key, the streams of different (query, roster, sum) are independent
-    and uniform, as long as HMAC-SHA256 and ChaCha20 are pseudorandom functions. Anyone who has the key can
-    test guesses of a sum against its release: protect it as you protect the rows. Not shown and not pickled.
+    **Privacy.** To anyone without the key, the streams of different (query, roster, sum) are independent and
+    uniform, as long as HMAC-SHA256 and ChaCha20 are pseudorandom functions. Anyone who has the key can test
+    guesses of a sum against its release: protect it as you protect the rows. The key is not printed, and it
+    cannot be pickled.
 
     Examples
     --------

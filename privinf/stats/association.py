@@ -240,11 +240,11 @@ def chi2_contingency(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
-        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
-        releases is lower.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -566,11 +566,11 @@ def pearsonr(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
-        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
-        releases is lower.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -586,15 +586,15 @@ def pearsonr(
     Returns
     -------
     StatResult
-        ``.statistic``, ``.pvalue``, ``.estimate``, ``.table``.
+        Result with ``statistic``, ``pvalue``, ``estimate`` and ``table``.
 
     Notes
     -----
-    The interval assumes that the two columns are jointly normal, as in scipy. It is too short if correlated
-    columns are skewed.
+    The interval assumes that the two columns are jointly normal, as in scipy. The interval is too short if
+    correlated columns are skewed.
 
     **Privacy.** Neighboring tables differ in one record, with both its values (replace-one), and the number
-    of records is public. Five sums are released together.
+    of records is public. Five sums of the two columns are released together.
 
     Examples
     --------

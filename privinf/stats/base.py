@@ -449,9 +449,9 @@ class StatResult(PortableTest):
         least `least_pvalue`.
     df : float or pair of float
         Degrees of freedom of the distribution of the statistic; a pair for an F test. For tests of means,
-        they are the degrees of freedom of the standard error. They depend on the noise, and differ from the
-        number of records minus 1. For a contingency table with r rows and c columns they are (r - 1)(c - 1).
-        They are nan if the distribution has no degrees of freedom, as in rank tests.
+        they are the degrees of freedom of the standard error. The degrees of freedom depend on the noise, and
+        differ from the number of records minus 1. For a contingency table with r rows and c columns they are
+        (r - 1)(c - 1). They are nan if the distribution has no degrees of freedom, as in rank tests.
     null : str
         Null hypothesis.
     alternative : {"two-sided", "less", "greater"}
@@ -562,7 +562,8 @@ class StatResult(PortableTest):
         Returns
         -------
         Summary of statsmodels
-            The summary prints as text; `as_html` and `as_latex` give other formats.
+            Summary, which prints as text. Its methods ``as_text``, ``as_html``, ``as_latex`` and ``as_csv``
+            return other formats.
 
         Notes
         -----
@@ -601,7 +602,7 @@ class StatResult(PortableTest):
         digits : int, optional
             Number of digits after the decimal point, at most 15. By default it is the same as in the summary.
         caption, label : str, optional
-            Caption and label of the table; the label is used without changes.
+            Caption and LaTeX label of the table.
 
         Returns
         -------

@@ -163,12 +163,12 @@ class GroupsResult(base.StatResult):
             Target: means of the population, whose intervals allow for sampling and noise, or means of this
             table, whose intervals allow for noise alone. By default the target is not changed.
         simultaneous : bool, optional
-            Whether all intervals hold jointly at this level. By default this is not changed.
+            Whether all intervals hold jointly at this level. By default it is the same as in this result.
 
         Returns
         -------
         StatResult
-            One row per group.
+            Table with one row per group.
         """
         chosen = base.IntervalOptions.changed(self, target, confidence_level, simultaneous)
         return self._with_rows(
@@ -224,7 +224,7 @@ class GroupsResult(base.StatResult):
         Returns
         -------
         StatResult
-            One row per pair.
+            Table with one row per pair of groups.
         """
         level = base.check_level(confidence_level)
         model = GroupModel.released(self.release)
@@ -331,11 +331,11 @@ def ttest_ind(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
-        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
-        releases is lower.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -470,11 +470,11 @@ def anova_oneway(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
-        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
-        releases is lower.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce

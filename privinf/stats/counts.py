@@ -385,7 +385,7 @@ class CountsResult(base.StatResult):
         confidence_level : float, optional
             Confidence level of the intervals, between 0 and 1. By default the level is not changed.
         simultaneous : bool, optional
-            Whether all intervals hold jointly at this level. By default this is not changed.
+            Whether all intervals hold jointly at this level. By default it is the same as in this result.
 
         Returns
         -------
@@ -401,16 +401,16 @@ class CountsResult(base.StatResult):
         Parameters
         ----------
         below : float
-            Threshold for the noisy counts (before the projection). It must be chosen without looking at the
-            table.
+            Threshold for the noisy counts (before the projection). The threshold must be chosen without
+            looking at the table.
 
         Returns
         -------
         CountsResult
-            Result with the cells at or above the threshold, and all margins. Its notes state the number and
-            the total count of the suppressed cells. If R of K cells are shown, the level of intervals that
-            are not simultaneous is changed to 1 - (1 - level) R/K. This level corrects for the selection
-            (Benjamini and Yekutieli).
+            Result with the cells at or above the threshold, and all margins. The notes of the result state
+            the number and the total count of the suppressed cells. If R of K cells are shown, the level of
+            intervals that are not simultaneous is changed to 1 - (1 - level) R/K. This level corrects for the
+            selection (Benjamini and Yekutieli).
 
         Raises
         ------
@@ -800,14 +800,14 @@ def counts(
     by : array_like, str or sequence of str, optional
         Level of each record of a second factor, the name of its column, or names of several columns.
     levels : sequence, optional
-        Public levels of `a`, required if `a` is an array. If `by` is an array too, pass a pair: the levels of
-        `a` and the levels of `by`.
+        Public levels of `a`, required if `a` is an array. If `by` is an array as well, pass a pair: the
+        levels of `a` and the levels of `by`.
     structural_zeros : sequence, optional
         Cells that cannot occur. Each cell is a tuple with one level per factor, and its count is 0.
     target : {"table", "population"}
         Target of the estimates. With "table" (default) the target is the counts in this table, and the
-        intervals allow for the noise alone. With "population" it is the shares in the population from which
-        the records are a sample, and the intervals allow for sampling and noise.
+        intervals allow for the noise alone. With "population" the target is the shares in the population from
+        which the records are a sample, and the intervals allow for sampling and noise.
     confidence_level : float
         Confidence level of the intervals, between 0 and 1.
     simultaneous : bool
@@ -816,11 +816,11 @@ def counts(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
-        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
-        releases is lower.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -849,11 +849,11 @@ def counts(
     -----
     With Gaussian noise the counts are adjusted so that they add up to the public number of records. Intervals
     of counts use exact quantiles of the noise, so they are valid for cells of any size. Intervals of shares
-    are obtained by inverting score tests. `privinf.inference.counts` has the formulas.
+    are obtained by inverting score tests.
 
     **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
     Every record is read. A replaced record moves from one cell to another, so the vector of counts changes by
-    at most sqrt 2, whatever the number of cells.
+    at most sqrt 2, for any number of cells.
 
     Examples
     --------
@@ -947,8 +947,8 @@ def crosstab(
         Cells that cannot occur. Each cell is a tuple with one level per factor, and its count is 0.
     target : {"table", "population"}
         Target of the estimates. With "table" (default) the target is the counts in this table, and the
-        intervals allow for the noise alone. With "population" it is the shares in the population from which
-        the records are a sample, and the intervals allow for sampling and noise.
+        intervals allow for the noise alone. With "population" the target is the shares in the population from
+        which the records are a sample, and the intervals allow for sampling and noise.
     confidence_level : float
         Confidence level of the intervals, between 0 and 1.
     simultaneous : bool
@@ -957,11 +957,11 @@ def crosstab(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
-        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
-        releases is lower. Margins are released with Gaussian noise only.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower. Margins are released with Gaussian noise only.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -989,7 +989,7 @@ def crosstab(
     Notes
     -----
     Released cells and margins are combined by least squares. The resulting table has no negative counts, and
-    its cells add up to its margins. `privinf.inference.counts` has the formulas.
+    its cells add up to its margins.
 
     **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
     Every record is read. A replaced record moves from one cell to another, and may move to another row and
@@ -1095,8 +1095,8 @@ def histogram(
         Public list of all groups, required if `by` is an array.
     target : {"table", "population"}
         Target of the estimates. With "table" (default) the target is the counts in this table, and the
-        intervals allow for the noise alone. With "population" it is the shares in the population from which
-        the records are a sample, and the intervals allow for sampling and noise.
+        intervals allow for the noise alone. With "population" the target is the shares in the population from
+        which the records are a sample, and the intervals allow for sampling and noise.
     confidence_level : float
         Confidence level of the intervals, between 0 and 1.
     simultaneous : bool
@@ -1105,11 +1105,11 @@ def histogram(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
-        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
-        releases is lower.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce

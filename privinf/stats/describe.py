@@ -70,7 +70,7 @@ class Description(PortableTable):
         How missing values were handled.
     levels : DataFrame
         For every factor, a table with one row per level: the count in this table, the share, and the ends of
-        the interval for the share in the population. Empty without factors.
+        the interval for the share in the population. It is empty if there are no factors.
     complete : dict
         Noisy estimates of the number of complete rows of each column, if rows with missing values were
         dropped; otherwise empty.
@@ -138,14 +138,14 @@ class Description(PortableTable):
         return pd.DataFrame(rows, columns=["column", "term", "estimate", "conf_low", "conf_high"])
 
     def to_latex(self, *, digits: int = 2, caption: str | None = None, label: str | None = None) -> str:
-        """Return a table for a paper, which needs the LaTeX packages booktabs and threeparttable.
+        """Return a LaTeX table for a paper, which needs the packages booktabs and threeparttable.
 
         Parameters
         ----------
         digits : int
             Number of digits after the decimal point, at most 15.
         caption, label : str, optional
-            Caption and label of the table; the label is used without changes.
+            Caption and LaTeX label of the table.
 
         Returns
         -------
@@ -228,7 +228,7 @@ def describe(
     columns : sequence of str, optional
         Names of the columns to describe. By default they are all columns of the schema.
     schema : Schema, optional
-        Public bounds and levels of the columns of `data`. It is required.
+        Public bounds and levels of the columns of `data` (required).
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
         `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. Each column gets an equal share of
@@ -249,7 +249,7 @@ def describe(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. In this function the noise is always Gaussian: "auto" means "gaussian", and
         "laplace" is refused.

@@ -472,11 +472,12 @@ def mean(
         Clipping of the values. With "bounds" (default) values are clipped at the public bounds. With "auto",
         which is useful if the bounds are too wide, the clipping thresholds are computed from noisy counts.
         The intervals with "auto" do not allow for undetected rows: rows far beyond the thresholds that are
-        too few to be detected. The attribute `clip` of the result states how many there may be.
+        too few to be detected. The attribute `clip` of the result states how many undetected rows there may
+        be.
     target : {"population", "table"}
         Target of the estimate. With "population" (default) the target is the mean of the population from
-        which the records are a sample. With "table" it is the mean of this table, and the intervals allow for
-        the noise alone.
+        which the records are a sample. With "table" the target is the mean of this table, and the intervals
+        allow for the noise alone.
     simultaneous : bool
         Whether the intervals of all groups hold jointly at this level. By default each interval holds
         separately.
@@ -486,11 +487,11 @@ def mean(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
-        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
-        releases is lower.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -643,7 +644,8 @@ def ttest_1samp(
         Clipping of the values. With "bounds" (default) values are clipped at the public bounds. With "auto",
         which is useful if the bounds are too wide, the clipping thresholds are computed from noisy counts.
         The intervals with "auto" do not allow for undetected rows: rows far beyond the thresholds that are
-        too few to be detected. The attribute `clip` of the result states how many there may be.
+        too few to be detected. The attribute `clip` of the result states how many undetected rows there may
+        be.
     alternative : {"two-sided", "less", "greater"}
         Alternative hypothesis: the mean differs from `popmean`, or is less or greater than `popmean`.
     confidence_level : float
@@ -652,11 +654,11 @@ def ttest_1samp(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
-        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
-        releases is lower.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce

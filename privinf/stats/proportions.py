@@ -188,11 +188,11 @@ def proportion_confint(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
-        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
-        releases is lower.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -208,13 +208,13 @@ def proportion_confint(
     Returns
     -------
     StatResult
-        ``.estimate``, ``.table``, ``.privacy``.
+        Result with ``estimate``, ``table`` and ``privacy``.
 
     Notes
     -----
     **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
-    One count is released. It changes by at most 1 if a record is replaced. For a factor with more than two
-    levels, the counts of all levels are released; the vector of counts changes by at most sqrt 2.
+    One count is released. The count changes by at most 1 if a record is replaced. For a factor with more than
+    two levels, the counts of all levels are released; the vector of counts changes by at most sqrt 2.
 
     Examples
     --------
@@ -330,11 +330,11 @@ def proportions_ztest(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
-        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
-        releases is lower.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce

@@ -250,7 +250,7 @@ class GroupQuantilesResult(StatResult):
         confidence_level : float, optional
             Confidence level of the intervals, between 0 and 1. By default the level is not changed.
         simultaneous : bool, optional
-            Whether all intervals hold jointly at this level. By default this is not changed.
+            Whether all intervals hold jointly at this level. By default it is the same as in this result.
 
         Returns
         -------
@@ -388,8 +388,8 @@ def quantile(
         Public list of all groups, required if `by` is an array.
     target : {"population", "table"}
         Target of the estimates. With "population" (default) the target is the quantiles of the population
-        from which the records are a sample. With "table" it is the quantiles of this table, and the intervals
-        allow for the noise alone.
+        from which the records are a sample. With "table" the target is the quantiles of this table, and the
+        intervals allow for the noise alone.
     simultaneous : bool
         Whether the intervals of all groups hold jointly at this level. By default each interval holds
         separately.
@@ -399,8 +399,8 @@ def quantile(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian. With `by`,
-        "drop" is refused.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian. With
+        `by`, "drop" is refused.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. In this function the noise is always Gaussian: "auto" means "gaussian", and
         "laplace" is refused.
@@ -536,8 +536,8 @@ def median(
         Public list of all groups, required if `by` is an array.
     target : {"population", "table"}
         Target of the estimate. With "population" (default) the target is the median of the population from
-        which the records are a sample. With "table" it is the median of this table, and the intervals allow
-        for the noise alone.
+        which the records are a sample. With "table" the target is the median of this table, and the intervals
+        allow for the noise alone.
     simultaneous : bool
         Whether the intervals of all groups hold jointly at this level. By default each interval holds
         separately.
@@ -547,8 +547,8 @@ def median(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian. With `by`,
-        "drop" is refused.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian. With
+        `by`, "drop" is refused.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. In this function the noise is always Gaussian: "auto" means "gaussian", and
         "laplace" is refused.
@@ -567,8 +567,8 @@ def median(
     Returns
     -------
     QuantileResult or GroupQuantilesResult
-        ``.estimate``, ``.table``, ``.confidence_interval()``, ``.privacy``. With `by`, ``.table`` and
-        ``.intervals(...)``.
+        Result with ``estimate``, ``table``, ``confidence_interval()`` and ``privacy``. If `by` is passed, it
+        has ``table`` and ``intervals(...)``.
 
     Raises
     ------

@@ -222,7 +222,7 @@ def mannwhitneyu(
         arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to the
-        bounds. Arrays need no bounds.
+        bounds. If the values are an array, no bounds are needed.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
         `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
@@ -246,11 +246,11 @@ def mannwhitneyu(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
-        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
-        releases is lower.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -386,7 +386,7 @@ def kruskal(
         arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to the
-        bounds. Arrays need no bounds.
+        bounds. If the values are an array, no bounds are needed.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
         `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
@@ -409,11 +409,11 @@ def kruskal(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
-        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
-        releases is lower.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -429,7 +429,7 @@ def kruskal(
     Returns
     -------
     StatResult
-        ``.statistic``, ``.pvalue`` and ``.estimate``. For three or more groups, ``estimate`` is the
+        Result with ``statistic``, ``pvalue`` and ``estimate``. For three or more groups, ``estimate`` is the
         separation of the ranks of the groups, between 0 and 1. The separation is 1 if some of the groups
         together contain the lower half of all values, and the other groups the upper half.
 
@@ -558,7 +558,7 @@ def wilcoxon(
     Parameters
     ----------
     a : array_like, Series or str
-        Values of the records, or the name of a column of `data`. For pairs pass their differences.
+        Values of the records, or the name of a column of `data`. For paired values, pass the differences.
     center : float
         Center under the null hypothesis, in the units of the values.
     data : table, optional
@@ -566,7 +566,7 @@ def wilcoxon(
         arrays, or the path of a CSV or Parquet file.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`. Values outside the bounds are clipped to the
-        bounds. Arrays need no bounds.
+        bounds. If the values are an array, no bounds are needed.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one of
         `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
@@ -589,11 +589,11 @@ def wilcoxon(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian.
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
-        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
-        releases is lower.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -610,13 +610,14 @@ def wilcoxon(
     -------
     StatResult
         Result with ``statistic`` (a z statistic), ``pvalue`` and ``estimate``, which is the rank-biserial
-        correlation with an interval. It is -1 if all values are below the center, and 1 if all are above.
+        correlation with an interval. The correlation is -1 if all values are below the center, and 1 if all
+        values are above.
 
     Notes
     -----
     **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
-    One number is released: the sum of signed ranks divided by n. It changes by at most 2 if a record is
-    replaced.
+    One number is released: the sum of signed ranks divided by n. The released number changes by at most 2 if
+    a record is replaced.
 
     Examples
     --------

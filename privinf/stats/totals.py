@@ -97,7 +97,7 @@ class SumsResult(base.StatResult):
         confidence_level : float, optional
             Confidence level of the intervals, between 0 and 1. By default the level is not changed.
         simultaneous : bool, optional
-            Whether all intervals hold jointly at this level. By default this is not changed.
+            Whether all intervals hold jointly at this level. By default it is the same as in this result.
 
         Returns
         -------
@@ -286,7 +286,7 @@ def sum(
         Public list of all groups, required if `by` is an array.
     target : {"table", "population"}
         Target of the estimates. With "table" (default) the target is the sum in this table, and the intervals
-        allow for the noise alone. With "population" it is the number of records times the mean of the
+        allow for the noise alone. With "population" the target is the number of records times the mean of the
         population, and the intervals allow for sampling and noise.
     confidence_level : float
         Confidence level of the intervals, between 0 and 1.
@@ -297,12 +297,12 @@ def sum(
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
-        of complete rows is released with the sums at no further cost. The noise is then Gaussian. This
+        of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian. This
         function refuses "drop".
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. With "auto" it is Laplace noise if ``delta=0``, or if no ledger is passed
-        and Laplace noise is smaller. Otherwise it is Gaussian noise, for which the total cost of several
-        releases is lower.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce

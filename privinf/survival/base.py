@@ -153,13 +153,13 @@ class ReleasedSurvival:
         digits : int, optional
             Digits after the point, at most 15; default: as in the summary.
         caption, label : str, optional
-            Caption and label of the table; the label is used without changes.
+            Caption and LaTeX label of the table.
 
         Returns
         -------
         str
-            Estimates, standard errors and intervals. The note below the table states the test, epsilon,
-            delta, the unit of privacy, the number of records, and the notes that must be read.
+            LaTeX code of the table. The note below the table states the test, epsilon, delta, the unit of
+            privacy, the number of records, and the notes that must be read.
 
         Raises
         ------

@@ -92,9 +92,9 @@ class LogRankResult(ReleasedSurvival, PortableTest):
         p-value.
     rows : tuple
         Estimates with standard errors and intervals. For two groups and the weights of the log-rank test,
-        they are the hazard ratio. The standard error is for the logarithm of the hazard ratio, and is
-        computed from the length of the interval. In all other cases they are the observed minus the expected
-        numbers of events in each group, with standard errors under equal hazards.
+        there is one estimate, the hazard ratio. The standard error is for the logarithm of the hazard ratio,
+        and is computed from the length of the interval. In all other cases the estimates are the observed
+        minus the expected numbers of events in each group, with standard errors under equal hazards.
     effects : mapping of str to float
         Observed minus expected numbers of events in each group, if `rows` has the hazard ratio.
     weights : {"logrank", "fleming-harrington", "gehan"}
@@ -112,7 +112,7 @@ class LogRankResult(ReleasedSurvival, PortableTest):
 
     Notes
     -----
-    **Privacy.** The result is a function of the release, and public.
+    **Privacy.** Costs nothing: it uses only released numbers.
     """
 
     title: str
@@ -224,17 +224,19 @@ class LogRankResult(ReleasedSurvival, PortableTest):
         Parameters
         ----------
         notes : {"main", "all"}
-            "main": the notes that must be read and those that explain the table, four at most. "all": every
-            note, with the assumptions of the privacy guarantee.
+            Notes below the table. With "main" the summary prints at most four notes: warnings and
+            explanations of the table. With "all" it prints every note and the assumptions of the privacy
+            guarantee.
 
         Returns
         -------
         Summary of statsmodels
-            The summary prints as text; `as_html` and `as_latex` give other formats.
+            Summary, which prints as text. Its methods ``as_text``, ``as_html``, ``as_latex`` and ``as_csv``
+            return other formats.
 
         Notes
         -----
-        **Privacy.** The summary is a function of the release, and public.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         check_choice(notes, SummaryNotes, "notes")
         label = OBSERVATIONS if self.complete is None else ESTIMATED_OBSERVATIONS

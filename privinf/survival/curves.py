@@ -92,7 +92,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
 
     Notes
     -----
-    **Privacy.** The result is a function of the release, and public.
+    **Privacy.** Costs nothing: it uses only released numbers.
     """
 
     release: SurvivalRelease
@@ -215,7 +215,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         Returns
         -------
         DataFrame
-            Index: the times.
+            Table of the numbers at risk, whose index has the times.
         """
         import pandas as pd
 
@@ -291,7 +291,8 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         Parameters
         ----------
         until : float, optional
-            A public time. The default is the last time up to which the curves of all groups can be estimated.
+            Public end of the restricted time. The default is the last time up to which the curves of all
+            groups can be estimated.
 
         Returns
         -------
@@ -433,7 +434,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         Returns
         -------
         SurvivalResult
-            From the same release.
+            The same curves with the new intervals.
         """
         return self._as(confidence_level=check_fraction(confidence_level, "confidence_level"))
 
@@ -443,7 +444,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         Returns
         -------
         SurvivalResult
-            From the same release.
+            The same curves with the new intervals.
         """
         return self._as(kind="hazard")
 
@@ -453,7 +454,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         Returns
         -------
         SurvivalResult
-            From the same release.
+            The same curves with the new intervals.
         """
         return self._as(kind="survival")
 
@@ -491,17 +492,19 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         Parameters
         ----------
         notes : {"main", "all"}
-            "main": the notes that must be read and those that explain the table, four at most. "all": every
-            note, with the assumptions of the privacy guarantee.
+            Notes below the table. With "main" the summary prints at most four notes: warnings and
+            explanations of the table. With "all" it prints every note and the assumptions of the privacy
+            guarantee.
 
         Returns
         -------
         Summary of statsmodels
-            The summary prints as text; `as_html` and `as_latex` give other formats.
+            Summary, which prints as text. Its methods ``as_text``, ``as_html``, ``as_latex`` and ``as_csv``
+            return other formats.
 
         Notes
         -----
-        **Privacy.** The summary is a function of the release, and public.
+        **Privacy.** Costs nothing: it uses only released numbers.
         """
         check_choice(notes, SummaryNotes, "notes")
         return PrivateSummary(

@@ -93,7 +93,7 @@ class _CurveModel(HidesRows):
             Public bounds of the times, if these are an array. By default they are 0 and `horizon`, or 0 and
             the last edge of `grid`.
         levels : sequence, optional
-            Public list of the groups, if `by` is an array.
+            Public list of all groups, required if `by` is an array.
         horizon : float, optional
             Public end of the follow-up. The default is the upper bound of the time.
         grid : int or sequence of float
@@ -111,9 +111,9 @@ class _CurveModel(HidesRows):
             site chooses by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds
-            the rows. For several sites: "server" (default), the sites send un-noised counts to a server that
-            they trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the
-            noisy total is revealed.
+            the rows. For several sites, "server" (default) means that the sites send counts without noise to
+            a server that they trust. The choice "secure-sum" means that the sites add the noise themselves
+            and mask their counts, so that only the noisy total is revealed.
         sites : array_like or str, optional
             Label of the site of every row, or the name of the column of labels, to simulate several sites in
             this process.
@@ -356,7 +356,7 @@ def logrank(
         Public bounds of the times, if these are an array. By default they are 0 and `horizon`, or 0 and the
         last edge of `grid`.
     levels : sequence, optional
-        Public list of the groups, if `by` is an array.
+        Public list of all groups, required if `by` is an array.
     horizon : float, optional
         Public end of the follow-up. The default is the upper bound of the time.
     grid : int or sequence of float
@@ -376,9 +376,9 @@ def logrank(
         the argument `missing` of its `Rows`.
     trust : {"central", "server", "secure-sum"}, optional
         Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds the
-        rows. For several sites: "server" (default), the sites send un-noised counts to a server that they
-        trust; or "secure-sum", the sites add the noise themselves, under masks, so that only the noisy total
-        is revealed.
+        rows. For several sites, "server" (default) means that the sites send counts without noise to a server
+        that they trust. The choice "secure-sum" means that the sites add the noise themselves and mask their
+        counts, so that only the noisy total is revealed.
     sites : array_like or str, optional
         Label of the site of every row, or the name of the column of labels, to simulate several sites in this
         process.
@@ -403,8 +403,8 @@ def logrank(
     Raises
     ------
     ArgumentError, SchemaError, SensitivityError, NotAvailableError, BudgetExceededError
-        Raised if an argument is invalid, a column does not match its declaration, the request is not
-        available for these rows, or the ledger's limit does not allow the release.
+        Raised if an argument is invalid, a column does not match its declaration, the statistic is not
+        available for this schema, or the release would exceed the limit of the ledger.
 
     Notes
     -----

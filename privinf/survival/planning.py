@@ -67,7 +67,7 @@ class LogRankPlan:
         Returns
         -------
         float
-            Between `alpha` and 1.
+            Power, between `alpha` and 1.
         """
         return self._power(check_count(n, "n", least=2))
 
@@ -113,8 +113,8 @@ class LogRankPlan:
         Returns
         -------
         (low, high)
-            Ends of the interval with the confidence level ``1 - alpha``. They are 0 or infinite if the noise
-            is too large.
+            Ends of the interval with the confidence level ``1 - alpha``. The ends are 0 or infinite if the
+            noise is too large.
         """
         z = upper_quantile(self.alpha / 2.0)
         _, low, high = log_hazard_ratio(self._cells(float(check_count(n, "n", least=2))), z)
@@ -193,7 +193,7 @@ def plan_logrank(
     Returns
     -------
     LogRankPlan
-        ``.power(n)``, ``.n_for(power)``, ``.interval(n)``.
+        Plan with the methods ``power(n)``, ``n_for(power)`` and ``interval(n)``.
 
     Raises
     ------

@@ -50,7 +50,7 @@ class SurvivalRelease(Released):
         Number of sites that answered.
     trust : {"central", "server", "secure-sum"}
     missing : {"raise", "drop"}
-        Treatment of missing values.
+        Handling of missing values.
     entries : tuple of LedgerEntry
     recorded : PrivacyReport
         This release, and all that its ledger held by then.

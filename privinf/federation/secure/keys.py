@@ -63,8 +63,8 @@ class IdentityKey:
     Notes
     -----
     **Privacy.** A person who has the key can remove the masks of all sums that the site has sent, and can
-    sign messages in the name of the owner. Therefore protect the file of the key as you protect the rows. Not
-    shown and not pickled.
+    sign messages in the name of the owner. Therefore protect the file of the key as you protect the rows. The
+    key is not printed, and it cannot be pickled.
 
     The secret Ed25519 key is derived from the 32 bytes by HKDF-SHA256.
 
@@ -95,7 +95,7 @@ class IdentityKey:
 
     @property
     def verifying(self) -> str:
-        """The public Ed25519 key."""
+        """Public Ed25519 key, by which signatures are checked."""
         return str(self._signer().public_key().public_bytes_raw().hex())
 
     def sign(self, message: bytes) -> str:

@@ -213,7 +213,7 @@ def plan_sum(
     Parameters
     ----------
     mu : float
-        Infinity adds no noise.
+        With infinity no noise is added.
     label, op : str
         For the ledger.
     rows : int

@@ -316,7 +316,7 @@ class SecureServer(TrustedServer):
         rho : float, optional
             Cost of the release in zero-concentrated differential privacy (zCDP), instead of `mu`.
         sites : sequence of str, optional
-            Names of the sites whose rows are summed. Only these sites are charged. By default all sites.
+            Names of the sites whose rows are summed. Only these sites are charged. The default is all sites.
 
         Returns
         -------
@@ -366,7 +366,7 @@ class SecureServer(TrustedServer):
         Parameters
         ----------
         path : path
-            Path of a file. It is not used.
+            Path of a file, which is not used.
         begun : bool, optional
             Not used.
 
@@ -395,7 +395,8 @@ class SecureServer(TrustedServer):
         Parameters
         ----------
         planned : planned query
-            Result of `planned`. The release is charged unless the ledger already contains exactly its entry.
+            Query that the method `planned` returned. The release is charged unless the ledger already
+            contains exactly its entry.
 
         Returns
         -------

@@ -424,7 +424,7 @@ class SiteResults(Results):
 
     Notes
     -----
-    **Privacy.** Post-processing of releases.
+    **Privacy.** Costs nothing: it uses only released numbers.
 
     The covariance of a site's coefficients is that of its own result. Sites share little: their rows and the
     noise of their scores are their own. `privinf.lasso.heterogeneous.scores` derives the covariances between

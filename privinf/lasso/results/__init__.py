@@ -160,7 +160,7 @@ class LassoResults(JointResults):
 
     Notes
     -----
-    **Privacy.** Post-processing of releases.
+    **Privacy.** Costs nothing: it uses only released numbers.
 
     Intervals of predicted means use the debiased coefficients. Their coverage was measured on 300 new rows
     with n = 20,000, p = 12 (no constant), epsilon 2 and 20 fits per design. It was 0.94 under normal errors,

@@ -122,7 +122,7 @@ class JointResults(SparseResults):
 
     Notes
     -----
-    **Privacy.** Post-processing of releases.
+    **Privacy.** Costs nothing: it uses only released numbers.
     """
 
     @cached_property

@@ -121,7 +121,7 @@ class SparseResults(Results):
 
     Notes
     -----
-    **Privacy.** Post-processing of releases.
+    **Privacy.** Costs nothing: it uses only released numbers.
     """
 
     @property

@@ -462,8 +462,8 @@ class Modulation:
 class ModulationSession:
     """Session of the holders in the iterative protocol of `ModulatedOLS`, whose cost is already recorded.
 
-    Made by `Modulation.open`. The response is released once, when the session is opened. The method `send`
-    answers one round, and `release` returns everything that was sent.
+    A session is made by `Modulation.open`. The response is released once, when the session is opened. The
+    method `send` answers one round, and `release` returns everything that was sent.
 
     Parameters
     ----------
@@ -472,11 +472,11 @@ class ModulationSession:
     encoded : encoded rows
         The rows.
     plan : plan of the rounds
-        Noise and ledger lines.
+        Noise and ledger entries of the rounds.
     spending : budget
-        Price and noise source.
+        Cost of the rounds and source of the noise.
     missing : {"raise", "impute-public"}
-        Treatment of missing values.
+        Handling of missing values.
 
     Notes
     -----

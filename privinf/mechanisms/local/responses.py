@@ -96,8 +96,8 @@ class RandomizedResponse:
         source : NoiseSource
             Noise source that decides which answers are false. Without `lies` it also draws the false answers.
         lies : NoiseSource, optional
-            Noise source that draws the false answers. Pass it if `respond` is called for several blocks of
-            codes, so that the answers do not depend on the size of the blocks.
+            Noise source that draws the false answers. Pass this second source if `respond` is called for
+            several blocks of codes, so that the answers do not depend on the size of the blocks.
 
         Returns
         -------
@@ -163,14 +163,14 @@ class RandomizedResponse:
         unit : str
             Unit of privacy, such as "record".
         trust : {"local", "central"}
-            Who sees raw records.
+            Trust model, that is, who sees raw rows.
         assumptions : tuple of str
-            Assumptions that the line states.
+            Assumptions of the guarantee that the ledger entry states.
 
         Returns
         -------
         LedgerEntry
-            The line.
+            The ledger entry.
         """
         clear = math.isinf(self.epsilon)
         noise_model = NoiseLaws.NONE if clear else NoiseLaws.RANDOMIZED_RESPONSE
