@@ -93,13 +93,14 @@ TABLE1 = pd.DataFrame(
 say("# Modulated learning: one private record per client")
 say(
     """
-    Vepakomma, Reisizadeh, Horváth and Dahleh (2026) let every client send its one feature vector *x*, shrunk,
-    shifted by a cosine of random phase along public directions, and covered with Gaussian noise. The response
-    is sent unprotected. The server subtracts the known moments of the noise and solves for the regression, in
-    one step (one-shot) or by gradient steps over *T* rounds with fresh messages (iterative). This page
-    reproduces the paper's tables and figure and checks its claims. It also shows the effect of exact
-    sensitivity and exact accounting. Every number on it comes from `vignettes/1_modulated_learning.py`. The
-    noise is seeded, so nothing here is itself a private release.
+    Vepakomma, Reisizadeh, Horváth and Dahleh (2026) let every client send its one feature vector *x* in
+    protected form. The vector is shrunk, a cosine of random phase is added along public directions, and
+    Gaussian noise is added. The response is sent unprotected. The server subtracts the known moments of the
+    noise and solves for the regression. The one-shot method does this in one step, and the iterative method
+    by gradient steps over *T* rounds with new messages. This page reproduces the paper's tables and figure
+    and checks its claims. The page also shows the effect of an exact sensitivity and of exact accounting.
+    Every number on this page comes from `vignettes/1_modulated_learning.py`. The noise is seeded, so nothing
+    on this page is a private release.
     """
 )
 say("## 1. The data: Table 1")
@@ -112,19 +113,20 @@ say(
 )
 say(
     """
-    The paper does not state how the tables became regressions. These choices give its n, d and R²:
+    The paper does not state how the tables were turned into regressions. The following choices give the
+    paper's n, d and R²:
 
     - **CO2**: n = 2,284 means that the 59 missing weeks were filled, not dropped (which leaves 2,225). Seven
       features and 0.999 come from a cubic trend with two harmonics of the year, or from seven weekly lags; we
       use the first. The split must be random, because the cubic trend fails on a split in time.
-    - **Fair**: years married on all eight other columns, `affairs` as it is.
-    - **ModeChoice**: the target is the generalized cost `gc`; `individual` is dropped, `mode` is a number
-      from 1 to 4.
-    - **RandHIE**: `lncoins` and `fmde`, each on the nine other columns.
+    - **Fair**: years married are regressed on all eight other columns, and `affairs` is not changed.
+    - **ModeChoice**: the target is the generalized cost `gc`. The column `individual` is dropped, and `mode`
+      is a number from 1 to 4.
+    - **RandHIE**: `lncoins` and `fmde` are regressed on the nine other columns.
 
     All five agree within the noise of a split; `fmde` is the farthest. Two facts about the rows matter for
-    any privacy guarantee. A ModeChoice traveler has four rows, and a RandHIE person has up to five. So *a
-    client is not a person* in three of the five tasks.
+    any privacy guarantee. A ModeChoice traveler has four rows, and a RandHIE person has up to five. In three
+    of the five tasks, *a client is therefore not a person*.
     """
 )
 
@@ -260,8 +262,8 @@ say(
 
     As in the paper, features and response are standardized by the training part, and there is no intercept.
     The sensitivity is L = 1 − α + λω under records at distance at most one, and ε is turned into zCDP by ε =
-    ρ + 2√(ρ log(1/δ)). Privacy here covers the features only, and the standardization uses raw training rows.
-    Sections 5 and 9 close these two gaps.
+    ρ + 2√(ρ log(1/δ)). The guarantee in this section covers only the features, and the standardization uses
+    raw training rows. Sections 5 and 9 remove these two limitations.
     """
 )
 figure(
@@ -370,11 +372,11 @@ say(
     f"""
     *Means over ten random splits (60/20/20) and ε = 0.5, 1, …, 10, R² counted as 0 where it is negative; "by
     plain R²" leaves it negative. "Its loss" is the best validation R² of a split less that of the printed
-    setting. Made by `benchmarks/tuning.py`, which has the grids.* The paper gives neither its grid nor its
-    weights of the budgets, nor the α, λ and δ that set the noise. On our splits {same} of the {len(TUNED)}
-    printed settings win the search; {won.sum()} of {10 * len(TUNED)} single searches choose them. They cost
-    {gap.min():.3f} to {gap.max():.3f} of validation R²; the next column has the standard deviation over
-    splits.
+    setting. Made by `benchmarks/tuning.py`, which has the grids.* The paper gives neither its grid, nor its
+    weights of the budgets, nor the α, λ and δ that determine the noise. On our splits {same} of the
+    {len(TUNED)} printed settings win the search; {won.sum()} of {10 * len(TUNED)} single searches choose
+    them. They cost {gap.min():.3f} to {gap.max():.3f} of validation R²; the next column has the standard
+    deviation over splits.
     """
 )
 PAGE.benchmark("modulation_budgets")
@@ -384,8 +386,8 @@ say(
     with ε, so one setting "held fixed across the entire privacy sweep" depends on the weights of the budgets.
     The printed settings are those of small budgets. Each γ wins at some ε between 0.5 and 3, and each c at
     some ε up to 2 (1.0 for ModeChoice is between the winners at 1 and 1.5). Of the clips tried, the smallest
-    wins in every task, at the edge of our grid. At these budgets, noise of size 2C costs more than the
-    clipping.
+    wins in every task, at the edge of our grid. At these budgets, noise of size 2C has a larger effect than
+    the clipping.
     """
 )
 say(
@@ -393,15 +395,16 @@ say(
     **The printed clipping norms seem to be numbers of private records.** In four of five tasks they equal,
     within the noise of a split, the *median length of the training records' first gradients* x·y before any
     noise. The printed norm, with the mean and standard deviation of that length over ten splits: {near}. For
-    CO2 we do not know which seven features the paper used (section 1). A bound that is computed from the rows
-    which it protects needs a budget of its own, and nothing in the paper's budget pays for it.
+    CO2 we do not know which seven features the paper used (section 1). A bound that is computed from the
+    protected rows needs a budget of its own, and the paper's budget does not include it.
     """
 )
 say("### What tuning on people's records costs")
 PAGE.benchmark("modulation_tuning")
 say(
     f"""
-    *ε at δ = 1e-5.* The paper's search reads the records of two groups of people, and charges neither.
+    *ε at δ = 1e-5.* The paper's search reads the records of two groups of people, and does not charge for
+    either.
 
     - **The training records answer every candidate.** Each step factor, and each pair of clip and learning
       rate, is a run of its own over all ten rounds, and the choice among them depends on all of them. At a
@@ -411,10 +414,10 @@ say(
       method one release serves every γ, so its tuning costs these records nothing.
     - **The validation records are read without noise.** If they are public, as the paper assumes, the price
       is nil, and a fifth of the table is not secret. If they are people's records, choosing the best
-      candidate has no finite ε. The exponential mechanism has one. At ε = 1, paid by the validation part, the
-      choice loses at most {lost[0][large].max():.3f} of test R² where that part has more than 400 records,
-      and up to {lost[0].max():.2f} with the {fewest} of ModeChoice. At ε = 0.1 it loses up to
-      {lost[1][large].max():.2f} and {lost[1].max():.2f}.
+      candidate without noise has no finite ε. The choice by the exponential mechanism has a finite ε. At ε =
+      1, paid by the validation part, the choice loses at most {lost[0][large].max():.3f} of test R² where
+      that part has more than 400 records, and up to {lost[0].max():.2f} with the {fewest} of ModeChoice. At
+      ε = 0.1 it loses up to {lost[1][large].max():.2f} and {lost[1].max():.2f}.
     - **What costs nothing**: a setting that was fixed before the rows were seen, or one that needs no tuning.
       `ModulatedOLS` has neither ridge nor step by default.
     """
@@ -461,18 +464,18 @@ table(CEILING)
 say(
     f"""
     *Test R². The last four columns: medians at ε = 10 with the paper's noise.* A ridge of γ = 0.5 to 2 on
-    standardized features costs R² even with **no noise at all** (fourth column). One-shot ridge has reached
-    that ceiling by ε = 10. Solve the same one-shot release with Fuller's modification instead, whose bias
-    vanishes with the noise, and it is better than ten rounds in {ahead} of 5 tasks at ε = 10. Rounds divide
-    the budget: each of the ten carries √10 times the noise of a single release.
+    standardized features costs R² even with **no noise at all** (fourth column). At ε = 10, one-shot ridge
+    has already reached this limit. Solve the same one-shot release with Fuller's modification instead, whose
+    bias vanishes with the noise, and it is better than ten rounds in {ahead} of 5 tasks at ε = 10. Rounds
+    divide the budget: each of the ten carries √10 times the noise of a single release.
     """
 )
 say(
     """
-    The rounds need not be wasted, though. The same client answers all of them, so its ten messages can be
-    averaged *before* moments are formed. The average has the noise of a single release of the total budget,
-    and the estimate is as good as one-shot (last two columns). That is the default of `ModulatedOLS` for
-    iterative releases. The last iterate has an additional optimization error (I − ηΣ)ᵀβ, and gets no
+    However, the rounds can be used better. The same client answers in all rounds, so its ten messages can be
+    averaged *before* moments are computed. The average has the noise of a single release of the total budget,
+    and the estimate is as good as one-shot (last two columns). This average is the default of `ModulatedOLS`
+    for iterative releases. The last iterate has an additional optimization error (I − ηΣ)ᵀβ, and gets no
     intervals.
     """
 )
@@ -551,10 +554,10 @@ table(SHOWN, ".2f")
 say("*Median test R². Below zero, the mean predicts better.*")
 say(
     """
-    Two corrections cost nothing and are free of any trade-off. **Exact sensitivity**: the phase is uniform
-    and never leaves the client, so the modulation is noise independent of x. The message moves by (1 − α)‖x −
-    x′‖, not by (1 − α + λω)‖x − x′‖. **Exact accounting**: Gaussians compose exactly, without a detour over
-    zCDP.
+    Two corrections cost nothing and have no disadvantage. **Exact sensitivity**: the phase is uniform and is
+    never sent, so the modulation is noise independent of x. The message moves by (1 − α)‖x − x′‖, not by (1 −
+    α + λω)‖x − x′‖. **Exact accounting**: Gaussian releases compose exactly, so no conversion to zCDP is
+    needed.
     """
 )
 table(SLACK)
@@ -569,8 +572,8 @@ say(
 say(
     f"""
     `MomentOLS` in which every record adds noise to its own second moments fails on these data. Its
-    sensitivity grows with the *square* of the radius, and n is at most 12,114 with d from 7 to 9. It is made
-    for few features or many records, where it beats the modulated release
+    sensitivity grows with the *square* of the radius, and n is at most 12,114 with d from 7 to 9. This model
+    is for few features or many records, where it is better than the modulated release
     (`benchmarks/results/moments_local.md`). With a trusted curator the same release stays within 0.05 of
     least squares from these ε on: {within}. Below that its median can dip: the noisy matrix passes through
     singularity, and no stabilization was used.
@@ -619,14 +622,14 @@ table(DISTANCES, ".2f")
 say(
     f"""
     *Distances between different standardized training records. The last two columns are the ε between two
-    such records when ε = 1, δ = 1e-5 is guaranteed for distance one.* The paper's neighbors are records at
-    distance at most one. That is metric privacy, a legitimate promise. But two real people are nearly always
-    farther apart, and for them the epsilon is several times the one on the axis. The dash-dotted
-    lines of Figure 2 pay for any two records instead (`radius=1.5√d`, diameter 3√d), as `ModulatedOLS` does by default. On
-    these sample sizes little information is left. Fuller's modification shrinks an uninformative fit to zero.
-    With a little information the estimate is erratic before it is good. The comparison of Figure 1 is
-    therefore unfair to DP-SGD, whose sensitivity 2C protects any two clients, response included. Even so,
-    DP-SGD is the best of the three at some ε in {sgd} of 5 tasks.
+    such records when ε = 1, δ = 1e-5 is guaranteed for distance one.* In the paper, two records are neighbors
+    if their distance is at most one. This is metric privacy, which is a valid guarantee. But two real people
+    are nearly always farther apart, and for them the epsilon is several times the epsilon on the axis. The
+    dash-dotted lines of Figure 2 pay for any two records instead (`radius=1.5√d`, diameter 3√d), as
+    `ModulatedOLS` does by default. With these numbers of records, the fit then has little information.
+    Fuller's modification shrinks an uninformative fit to zero. With a little information, the estimate varies
+    widely. The comparison of Figure 1 is therefore unfair to DP-SGD, whose sensitivity 2C protects any two
+    clients, response included. Even so, DP-SGD is the best of the three at some ε in {sgd} of 5 tasks.
     """
 )
 
@@ -755,27 +758,28 @@ table(BUYS, ".2f")
 say(f"*Exact ε at δ = 1e-5 of one message, distance 1, α = {ALPHA}, σ = {SIGMA}, d = {D}, m = 1.*")
 say(
     f"""
-    **In the worst pair modulation buys nothing.** If x − x′ is orthogonal to V, the cosine term has the same
-    value under both records and does not hinder the adversary: the two curves on the left coincide. Privacy
-    is a guarantee for the worst pair, so the ε of the mechanism is that of the plain Gaussian noise, whatever
-    λ. **Along V** the term does hide something. Its phase is uniform, so its distribution does not depend on
-    x: it is arcsine noise, added to the Gaussian. But arcsine noise is bounded. In the tails, which decide ε
-    at a small δ, it hides far less than Gaussian noise of the same variance (see the table; in the middle of
-    the curve the two are close). The account is for the worst pair and cannot credit it. The variance λ²/2
-    spent as Gaussian noise over all directions is credited (second last column). The paper's Lipschitz bound
-    does the opposite and *charges* for the modulation (last column). For the estimator the cosine is one more
-    error: at λ = {WIDE:g} the trace of the noise covariance grows by {inflation - 1:.0%}. λ = 0 is best for
-    the guarantee and for the estimate. Then α cancels too, since sensitivity and signal both shrink by 1 − α,
-    and the Gaussian mechanism on x is left.
+    **For the worst pair of records, modulation does not improve privacy.** If x − x′ is orthogonal to V, the
+    cosine term has the same value under both records and does not hinder the adversary: the two curves on the
+    left coincide. Privacy is a guarantee for the worst pair, so the ε of the mechanism is that of the plain
+    Gaussian noise, whatever λ. **Along V**, the modulation does hide something. Its phase is uniform, so its
+    distribution does not depend on x: it is arcsine noise, added to the Gaussian. However, arcsine noise is
+    bounded. In the tails, which decide ε at a small δ, it hides far less than Gaussian noise of the same
+    variance (see the table; in the middle of the curve the two are close). The ledger is for the worst pair,
+    so it cannot count this protection. If the variance λ²/2 is spent as Gaussian noise over all directions,
+    it is counted (second last column). The paper's Lipschitz bound does the opposite and *charges* for the
+    modulation (last column). For the estimator the cosine is one more error: at λ = {WIDE:g} the trace of the
+    noise covariance grows by {inflation - 1:.0%}. λ = 0 is best for the guarantee and for the estimate. Then
+    α has no effect either, since sensitivity and signal both shrink by 1 − α, and the Gaussian mechanism on x
+    remains.
     """
 )
 say(
     """
-    Two conditions carry this. The phase must be **drawn again for every message**: a phase kept over two
-    rounds with different directions makes the terms depend on x jointly, and the statement fails. And the
-    direction must not depend on the phase. (With as many directions as features no pair is orthogonal to V.
-    Every pair then gains what the right panel shows, with λ/√m in place of λ. The account still cannot credit
-    more than the tails allow.)
+    This argument needs two conditions. The phase must be **drawn again for every message**: a phase kept over
+    two rounds with different directions makes the terms depend on x jointly, and the statement fails. The
+    second condition is that the direction must not depend on the phase. (With as many directions as features
+    no pair is orthogonal to V. Every pair then gains what the right panel shows, with λ/√m in place of λ. The
+    account still cannot credit more than the tails allow.)
     """
 )
 
@@ -813,9 +817,9 @@ figure(
 one = np.full(1, SIGMA)
 say(
     f"""
-    The paper's Theorem 6.3 gives the attacker the phase, and then remarks that modulation improves the bound.
-    The sign is wrong. A known phase makes the cosine a *signal* about x, which adds Fisher information, and
-    the bound falls (at λ = 1 from {SIGMA / KEEP:.3f} to
+    The paper's Theorem 6.3 assumes that the attacker knows the phase, and then remarks that modulation
+    improves the bound. The opposite is true. A known phase makes the cosine a *signal* about x, which adds
+    Fisher information, and the bound falls (at λ = 1 from {SIGMA / KEEP:.3f} to
     {np.sqrt(bound(scales=one, amplitude=1.0, phase="known")):.3f}). With the phase unknown, as it is in the
     protocol, information is lost along V only, one direction of five, and the bound rises (to
     {np.sqrt(bound(scales=one, amplitude=1.0, phase="unknown")):.3f}). At our λ = 0.1 the two bounds are
@@ -974,8 +978,8 @@ say(
     The paper has no standard errors. Ours come from the scores of the corrected equations. Where the noise is
     strong the corrected matrix is nearly singular or indefinite, and Wald inference fails, as with weak
     instruments. At n = 5,000 and ε = 1 the 95% Wald region, computed regardless, covers the truth in
-    {cell("Wald region", 5000, 1.0):.0%} of replications. An ordinary regression would print it without a
-    warning. `ModulatedOLS` gives an identification statistic in every summary, flags
+    {cell("Wald region", 5000, 1.0):.0%} of replications. An ordinary regression would print this region
+    without a warning. `ModulatedOLS` gives an identification statistic in every summary, flags
     {cell("flagged", 5000, 1.0):.0%} of these fits and refuses standard errors where the matrix is not
     positive definite.
     """
@@ -1035,11 +1039,11 @@ inside = int(((joint.to_numpy()[:, 0] <= reference) & (reference <= joint.to_num
 say("## 9. Fair's data with public bounds")
 say(
     """
-    The sweep above standardizes by the raw rows and sends y unprotected, as the paper does. Here is the same
-    regression in a form that could be published. Bounds come from the codebook
+    The sweep above standardizes by the raw rows and sends y unprotected, as the paper does. The regression
+    below is in a form that could be published. Bounds come from the codebook
     (`privinf.datasets.load("fair").schema`), features and response are protected, any two respondents are
-    neighbors, and coefficients are in years. Only the noise seed makes it unfit for release. `MomentOLS`,
-    trusted curator, ε = 4, δ = 1e-6:
+    neighbors, and coefficients are in years. Only the seeded noise makes it a simulation and not a private
+    release. `MomentOLS`, trusted curator, ε = 4, δ = 1e-6:
     """
 )
 say(

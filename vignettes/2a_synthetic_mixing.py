@@ -246,12 +246,12 @@ fig.legend(lines.values(), lines, loc="outside lower center", ncols=4, fontsize=
 say("# Several parties, one regression: the synthetic study")
 say(
     f"""
-    Wu, Yang, Yao, Sun, Liu, Weinberger and Wang (2022) let parties that hold different columns of the same
-    people release them with noise. Either every row is released (DGM, corrected for the noise; BGM, not
-    corrected), or k random mixtures of all rows (RMGM, not corrected). This page makes Figures 2 and 3 of
-    their synthetic study again and compares the estimators of `RMGMOLS` with theirs. Every number comes from
-    `vignettes/2a_synthetic_mixing.py`, with {SEEDS:,} tables a size. The noise is seeded, so nothing here is
-    a private release.
+    Wu, Yang, Yao, Sun, Liu, Weinberger and Wang (2022) consider parties that hold different columns of the
+    same people and release these columns with noise. Either every row is released (DGM, corrected for the
+    noise; BGM, not corrected), or k random mixtures of all rows (RMGM, not corrected). This page makes
+    Figures 2 and 3 of their synthetic study again and compares the estimators of `RMGMOLS` with theirs. Every
+    number comes from `vignettes/2a_synthetic_mixing.py`, with {SEEDS:,} tables a size. The noise is seeded,
+    so nothing here is a private release.
 
     Ten features are uniform on [-1, 1], slopes are drawn uniformly from [-0.1, 0.1] for every table, and y =
     w'x. Five parties hold two features each, a sixth the label; δ = 1e-5 and ε are **per party**. The paper's
@@ -304,15 +304,15 @@ LAST = SIZES[-1]
 stuck = min(float((column(CLEAN[n], "BGM", e) > 0.1).mean()) for n in SIZES for e in EPSILONS)
 say(
     f"""
-    The paper's statements about its methods hold. The error of RMGM falls with n and that of BGM does not:
-    P(error > 0.1) is at least {stuck:.2f} everywhere, because its slopes are near zero and its error is the
-    norm of the truth. DGM needs more than three million people. But compare with the dotted line. RMGM's
-    error is below that of **no regression at all** only where n is large, at ε = 1 from n =
-    {next((n for n in SIZES if mean(CLEAN, "RMGM", n) < mean(CLEAN, "zero", n)), 0):,} on. At n = {BIG:,}, ε =
-    1 the mean errors are {mean(CLEAN, "RMGM", BIG):.3f} (RMGM), {mean(CLEAN, "de-biased", BIG):.3f}
-    (de-biased) and {mean(CLEAN, "shrunk", BIG):.3f} (shrunk). Where the release does not identify the slopes,
-    the de-biased estimate has unbounded errors, by design. The plan states this before any row is read, and
-    the shrunk fit is then the one to use for prediction.
+    The paper's statements about its methods are confirmed. The error of RMGM falls with n and that of BGM
+    does not: P(error > 0.1) is at least {stuck:.2f} everywhere, because its slopes are near zero and its
+    error is the norm of the truth. DGM needs more than three million people. However, compare the errors with
+    the dotted line. RMGM's error is below that of **no regression at all** only where n is large, at ε = 1
+    from n = {next((n for n in SIZES if mean(CLEAN, "RMGM", n) < mean(CLEAN, "zero", n)), 0):,} on. At n =
+    {BIG:,}, ε = 1 the mean errors are {mean(CLEAN, "RMGM", BIG):.3f} (RMGM),
+    {mean(CLEAN, "de-biased", BIG):.3f} (de-biased) and {mean(CLEAN, "shrunk", BIG):.3f} (shrunk). Where the
+    release does not identify the slopes, the de-biased estimate has unbounded errors, by design. The plan
+    states this before any row is read. For prediction, use the shrunk fit in this case.
     """
 )
 
@@ -342,9 +342,9 @@ say("Up to ten million people (`benchmarks/verify_mixing.py --only rate`), ε = 
 PAGE.benchmark("mixing_rate")
 say(
     """
-    "plain" is the paper's estimator on our noise, so that only estimator and k differ. Below the crossing,
-    the accidental shrinkage by the noise beats an unbiased estimate. The shrunk fit shrinks on purpose, at
-    every n.
+    "plain" is the paper's estimator on our noise, so that only estimator and k differ. To the left of the
+    crossing, the noise shrinks the estimate by accident, and this shrunk estimate is better than an unbiased
+    estimate. The shrunk fit shrinks on purpose, at every n.
     """
 )
 
@@ -446,9 +446,9 @@ if people is not None:
         f"""
     On Insurance the median error is {INSURED["DGM 1"].median():.1f} (DGM), {INSURED["RMGM 1"].median():.2f}
     (RMGM) and {INSURED["BGM 1"].median():.2f} (BGM), where slopes of zero have {INSURED_ZERO:.2f}. With
-    {len(TABLE):,} people and this noise no method learns anything. DGM's errors are larger, the nearer its
-    Hessian is to singular (rank correlation {INSURED_RANK:.2f}; {INSURED_SMALL:.0%} of eigenvalues are below
-    0.1 times the median of RMGM's).
+    {len(TABLE):,} people and this noise, no method gives a useful estimate. DGM's errors are larger, the
+    nearer its Hessian is to singular (rank correlation {INSURED_RANK:.2f}; {INSURED_SMALL:.0%} of eigenvalues
+    are below 0.1 times the median of RMGM's).
     """
     )
 

@@ -407,12 +407,12 @@ say(
     """
     Wu, Yang, Yao, Sun, Liu, Weinberger and Wang (2022) let parties that hold different columns of the same
     people release them once. Either all rows are released with Gaussian noise (DGM, BGM), or k random
-    mixtures of the rows with noise (RMGM). Anyone may then regress any column on the others. Their Table 1
-    has the test error of these methods on five data sets. This page reproduces the table and adds what the
-    paper leaves out: predictors that ignore the features, a k that is not chosen on the test set, and
-    intervals. It also adds two fits of ours: the de-biased one, for inference, and the shrunk one, for
-    prediction. Every number comes from `vignettes/2b_real_data_mixing.py`; the noise is seeded, so nothing
-    here is itself a private release.
+    mixtures of the rows with noise (RMGM). Anyone may then fit a regression of any column on the other
+    columns. Their Table 1 has the test error of these methods on five data sets. This page reproduces the
+    table and adds three things that the paper does not have: predictors that ignore the features, a k that is
+    not chosen on the test set, and intervals. It also adds two fits of our own: the de-biased fit, for
+    inference, and the shrunk fit, for prediction. Every number comes from `vignettes/2b_real_data_mixing.py`;
+    the noise is seeded, so nothing here is itself a private release.
     """
 )
 say("## 1. The data")
@@ -460,8 +460,8 @@ say(
     As in the paper, splits are random, 4 to 1 ({SPLITS} of them; the paper has one or does not state it).
     Features and label are spread evenly over the parties in their order, δ = 1e-5, and the paper's methods
     have a ridge of 1e-5. Every column is scaled to [0, 1] by its smallest and largest value **over all rows,
-    test rows included: that step reads the data and no budget pays for it**. We follow it to compare; a real
-    release takes bounds from outside, as `privinf.datasets` declares them.
+    test rows included: that step reads the data and no budget pays for it**. We do the same to compare the
+    methods. In a real release, bounds come from outside, as `privinf.datasets` declares them.
 
     ε is spent by *each party*. A person's row is with all parties, so the loss of a person is larger: at ε =
     1 it is {person(5):.2f} with five parties and {person(10):.2f} with ten.
@@ -506,9 +506,9 @@ say(
     and one draw of the noise each). The paper assumes this range of every attribute: [-1, 1]. With
     predictions moved into it, the mean over the draws is {DGM_RATIO.min():.2f} to {DGM_RATIO.max():.2f} times
     the printed number in all 15 cells, the stand-in for the songs included. Every printed number is among the
-    central 90% of the draws. No other reading comes near. The paper does not state that it clips. So its
-    column does not show how large DGM's errors are, only how often a prediction ends at a bound: without
-    clipping the error has no mean.
+    central 90% of the draws. No other reading comes near. The paper does not state that it clips. The column
+    therefore does not show how large DGM's errors are. It only shows how often a prediction ends at a bound,
+    because without clipping the error has no mean.
     """
 )
 PAGE.benchmark("mixing_dgm")
@@ -527,13 +527,14 @@ say(
     [0, 1] that are not centered make the label's mean the first thing to learn. The plain fit, shrunk to zero
     by the noise, does not learn it.
 
-    **Our recommended model** is `RMGMOLS(k="auto").fit(shrink=True)` everywhere. Its rule was fixed on
-    simulated designs before any of these tables was read. It is
+    **Our recommended model** is `RMGMOLS(k="auto").fit(shrink=True)` everywhere. The rule of this model was
+    fixed on simulated designs before any of these tables was read. It is
 
     - not worse than the better printed value in **{not_worse} of {len(VERDICTS)}** cells;
     - at most 5% worse than the private mean in **{near_mean} of {len(VERDICTS)}**: where there is nothing to
       learn it predicts the mean;
-    - {gained or "on the sets that are left out, not measured here"} at ε = 1. That is still far from least squares without privacy.
+    - {gained or "on the sets that are left out, not measured here"} at ε = 1. This accuracy is still far
+      below the accuracy of least squares without privacy.
     """
 )
 
@@ -644,8 +645,8 @@ say(
     scaled units. A release that does not identify the coefficients is flagged and gives no normal interval.
     At the paper's ε the identified cells are: {named or "none"}. Larger ε show where the others begin. Where
     a release is identified, {100 * INTERVALS["inside"].mean():.1f}% of the 95% intervals cover, over
-    {int(tried.sum())} releases. Keeping only releases that pass the check is a selection. The nominal level
-    may not hold after it where about half of them pass.
+    {int(tried.sum())} releases. If only releases that pass the check are used, this is a selection. After
+    this selection, the nominal level may not hold in settings where about half of the releases pass.
 
     The score region (all slopes together, `score_test(form="exact")`) needs no identification. It covers
     {100 * score.mean():.1f}% over all {len(score)} releases; an exact 95% would be between {100 * low:.1f}%

@@ -104,19 +104,19 @@ say(
 
     How much does blood pressure rise with age, weight, smoking and blood sugar? A registry has age and body
     mass index, a laboratory has HbA1c, and a cardiology network has smoking and blood pressure. All three
-    have the same {PEOPLE:,} people under the same patient numbers. None may show a row to another, and nobody
-    may pool the rows. The people are simulated, from a distribution that we know:
+    parties have the same {PEOPLE:,} people under the same patient numbers. No party may show a row to another
+    party, and nobody may pool the rows. The people are simulated, from a distribution that we know:
 
     `sbp = 62 + 0.5 age + 0.8 bmi + 6 (if smoking) + 2.5 hba1c + normal noise of sd 9`.
 
     Every box below is a real process of the command line `privinf`, run by `vignettes/2c_three_clinics.py`.
-    The noise is seeded (`--seed`) so that this page can be made again. A real holder omits the option.
+    The noise is seeded (`--seed`), so that the page can be made again. A real holder omits the option.
 
     ## 1. The plan
 
-    First the holders publicly agree on the people in the study (a roster of patient numbers), on the columns
-    and their bounds, and on the epsilon of each release. Bounds come from prior knowledge, never from the
-    data. Values outside are clipped, and narrower bounds need less noise.
+    First the holders agree publicly on three things: the people in the study (a roster of patient numbers),
+    the columns and their bounds, and the epsilon of each release. Bounds come from prior knowledge, never
+    from the data. Values outside are clipped, and narrower bounds need less noise.
     """
 )
 (FOLDER / "columns.csv").write_text(
@@ -138,7 +138,7 @@ PLAN = pi.MixingPlan.load(FOLDER / "plan.json")
 say(
     f"""
     The plan chose k = {PLAN.k} from the number of people, the noise and a public guess of R², and forecasts
-    that the regression will be identified. No row has been read yet.
+    that the regression will be identified. At this time, no row has been read.
 
     ## 2. The releases
 
@@ -177,8 +177,8 @@ say(
     The laboratory has sent {len(MIXED)} noisy sums over all {PEOPLE:,} people and the noisy total: about
     {(FOLDER / "lab.npz").stat().st_size / 1000:.0f} kB, whatever the number of people.
 
-    The ledgers remain in force. A second release by the laboratory would reveal more about its people. Its
-    own ledger refuses it, and no noise is drawn:
+    The ledgers still enforce their limits. A second release by the laboratory would reveal more about its
+    people. The laboratory's own ledger refuses it, and no noise is drawn:
     """
 )
 typed("privinf release --plan plan.json --party lab --data lab.parquet --ledger lab.ledger --out again.npz")
@@ -255,8 +255,8 @@ say(
     The largest term of smoking's coefficient is "{STRONGEST}". Joint intervals of all coefficients can also
     be computed from the {len(JOINED_ROWS)} mixed rows, with normal multipliers
     (`fit.simultaneous(method="multiplier")`). Their critical value is {MULTIPLIED.critical_value:.3f}; with
-    the multivariate t distribution it is {GAUSSIAN.critical_value:.3f}. ArviZ takes draws from the sampling
-    distribution directly:
+    the multivariate t distribution it is {GAUSSIAN.critical_value:.3f}. ArviZ accepts draws from the sampling
+    distribution:
     """
 )
 PAGE.add(
@@ -330,11 +330,11 @@ say(
     f"""
     ## 4. A fourth, dishonest party
 
-    Suppose a fourth clinic, which joined under a pretext, obtains all the files. Suppose the worst: its
+    Suppose that a fourth clinic, which joined under a pretext, obtains all the files. Suppose the worst: its
     analyst knows the plan and so the mixing matrix, has the rows of the registry and the laboratory, and even
-    has the cardiology rows of *every other person*. She subtracts all this, and one person's row under the
-    noise remains. She wants to decide which of two values is that person's. No test is better than the
-    likelihood ratio, and she can compute it exactly.
+    has the cardiology rows of *every other person*. She subtracts all this information, and one person's row
+    plus the noise remains. She wants to decide which of two values this person has. No test is better than
+    the likelihood ratio, and she can compute it exactly.
 
     Cardiology's release has mu = {REPORT.mu:.3f} (epsilon {REPORT.epsilon(DELTA):.3g} at delta {DELTA:g}): a
     test that is wrong in 5% of cases under one value detects the other in at most {bound:.1%}. We ran the

@@ -395,13 +395,13 @@ say("# Locally private examples: the paper's figures, and intervals")
 say(
     f"""
     Dufraiche, Mangold, Perrot and Tommasi let every person send one noisy copy of their record, with Gaussian
-    noise on the features and randomized response on the label. Anyone can then fit any model to these copies.
-    Their IWP-SGD is one pass of stochastic gradient descent in which the inverse Weierstrass and Bernoulli
-    transforms remove the bias of the gradient. This page reproduces Figures 1 to 8 and adds the M-estimator
-    of `IWPGLM` to every figure, since all copies are available together and a single pass is not necessary.
-    It ends with intervals, which the paper does not have. Every number comes from
-    `vignettes/3_private_examples.py`: {DRAWS} draws per curve of the survey and {SYNTHETIC_DRAWS} of the synthetic
-    data (the paper: 100). The noise is seeded, so nothing here is a private release.
+    noise on the features and randomized response on the label. Anyone can then fit any model to these noisy
+    copies. Their IWP-SGD is one pass of stochastic gradient descent in which the inverse Weierstrass and
+    Bernoulli transforms remove the bias of the gradient. This page reproduces Figures 1 to 8 and adds the
+    M-estimator of `IWPGLM` to every figure, since all copies are available together and a single pass is not
+    necessary. The last sections have intervals, which the paper does not have. Every number comes from
+    `vignettes/3_private_examples.py`: {DRAWS} draws per curve of the survey and {SYNTHETIC_DRAWS} of the
+    synthetic data (the paper: 100). The noise is seeded, so nothing here is a private release.
 
     The paper gives ε, δ, penalty, batch and step. It does **not** give the split of ε over features and
     label, the scaling of the ACS features, a schedule of steps, the ball of Algorithm 1, or K for the log
@@ -454,13 +454,13 @@ worst = max(s.gap(IWP) / s.gap(NOISY) for s in rows.values())
 ratio = [s.gap(ROOT) / s.gap(IWP) for s in rows.values()]
 say(
     f"""
-    The paper's statement holds. SGD on the noisy copies estimates something else and does not reach the
-    real-data curve. IWP-SGD comes close to it, with at most {worst:.0%} of the excess that ignoring the noise
-    leaves. The M-estimator, from the same copies, leaves {min(ratio):.2f} to {max(ratio):.2f} times the
+    The paper's statement is confirmed. SGD on the noisy copies estimates something else and does not reach
+    the real-data curve. IWP-SGD comes close to it, with at most {worst:.0%} of the excess that ignoring the
+    noise leaves. The M-estimator, from the same copies, leaves {min(ratio):.2f} to {max(ratio):.2f} times the
     excess of IWP-SGD, without a step to choose.
 
-    But the penalty of 5 keeps every method near zero. Between coefficients of **zero** and the best ones, the
-    difference is only {min(s.zero - np.mean(s.best) for s in rows.values()):.4f} to
+    However, the penalty of 5 keeps the estimates of all methods near zero. Between coefficients of **zero**
+    and the best ones, the difference is only {min(s.zero - np.mean(s.best) for s in rows.values()):.4f} to
     {max(s.zero - np.mean(s.best) for s in rows.values()):.4f} of a loss of {rows[next(iter(rows))].zero:.0f}
     or {math.log(2):.3f}; the best coefficients have norms of about
     {np.mean([np.linalg.norm(q[-1]) for q in SYNTH[2]["exponential"].paths[REAL]]):.2f}. The penalty also
@@ -514,12 +514,12 @@ say(
     The paper concludes from its figure (numerical integration and Monte Carlo) that K = 1 is best where there
     is much noise. By its own integral that is
     {"not so: K = 3 has the least bias at every variance drawn" if ordered else "so at some variances"}. At
-    variance {VARIANCES[-1]:.0f} the bias is {BIAS[1][-1]:.2f}, {BIAS[2][-1]:.2f} and {BIAS[3][-1]:.2f} for K
-    = 1, 2, 3, and {BIAS[0][-1]:.2f} with the noise ignored. No K removes the bias. In Figures 5 to 7 the
-    penalty keeps the variance of θ'noise at {REACHED:.2f} or less. There the bias of K = 1 is
+    variance {VARIANCES[-1]:.0f} the bias is {BIAS[1][-1]:.2f}, {BIAS[2][-1]:.2f} and {BIAS[3][-1]:.2f} for
+    K = 1, 2, 3, and {BIAS[0][-1]:.2f} with the noise ignored. No K removes the bias. In Figures 5 to 7 the
+    penalty keeps the variance of θ'noise at {REACHED:.2f} or less. With this variance, the bias of K = 1 is
     {truncation_bias(logistic_derivatives, REACHED, truncation=1, bound=1.0):.4f} at most, and the estimates
-    look unbiased. Without a penalty they are biased. Logistic regression with truth (1.5, -1), n = 100,000
-    (`benchmarks/verify_examples.py --only conditional`):
+    look unbiased. Without a penalty, the estimates are biased. Logistic regression with truth (1.5, -1), n =
+    100,000 (`benchmarks/verify_examples.py --only conditional`):
     """
 )
 PAGE.benchmark("examples_conditional")
@@ -647,19 +647,19 @@ solved = {n: s.gap(ROOT) / s.gap(IWP) for n, s in EXP.items()}
 solved_left = {n: s.averaged_gap(ROOT, *ACS[n][1:]) / s.gap(ROOT) for n, s in EXP.items()}
 say(
     f"""
-    In the loss the statement holds again. Under the exponential loss IWP-SGD leaves {closer["income"]:.0%}
-    (income) and {closer["coverage"]:.0%} (coverage) of the excess of the noisy-data curve. This rest is
-    variance, as the paper states: averaged over the draws, its coefficients have {left["income"]:.0%} and
-    {left["coverage"]:.0%} of that excess, because the pass ends before convergence. The real-data pass itself
-    covers {reached["income"]:.0%} and {reached["coverage"]:.0%} of the way from the loss of zero to the least
-    one, because the steps are small. The M-estimator converges, and has {solved["income"]:.2f} and
-    {solved["coverage"]:.2f} times the excess of IWP-SGD. With this penalty and step, one pass weighs nearly
-    all records alike, and there is little left to gain. Averaged, its coefficients keep
-    {solved_left["income"]:.0%} and {solved_left["coverage"]:.0%} of its excess.
+    For the loss, the paper's statement is confirmed again. Under the exponential loss IWP-SGD leaves
+    {closer["income"]:.0%} (income) and {closer["coverage"]:.0%} (coverage) of the excess of the noisy-data
+    curve. This rest is variance, as the paper states: averaged over the draws, its coefficients have
+    {left["income"]:.0%} and {left["coverage"]:.0%} of that excess, because the pass ends before convergence.
+    The real-data pass itself covers {reached["income"]:.0%} and {reached["coverage"]:.0%} of the way from the
+    loss of zero to the least one, because the steps are small. The M-estimator converges, and has
+    {solved["income"]:.2f} and {solved["coverage"]:.2f} times the excess of IWP-SGD. With this penalty and
+    step, one pass weighs nearly all records alike, and there is little left to gain. Averaged, its
+    coefficients keep {solved_left["income"]:.0%} and {solved_left["coverage"]:.0%} of its excess.
 
-    Again the total scale is small: from the loss of zero to the least one it is
+    The total range of losses is small again: from the loss of zero to the least one it is
     {min(s.zero - s.best[0] for s in EXP.values()):.4f} to {max(s.zero - s.best[0] for s in EXP.values()):.4f}
-    of 1. The accuracy needs the direction of θ only. At the least loss it is
+    of 1. The accuracy depends only on the direction of θ. At the least loss it is
     {ACS["income"][0]["logistic"].best_share[0]:.3f} for income and
     {ACS["coverage"][0]["logistic"].best_share[0]:.3f} for coverage. The same class for everybody has
     {larger_class("income"):.3f} and {larger_class("coverage"):.3f}. So for coverage a classifier without a
@@ -674,8 +674,8 @@ say(
     {EXP["income"].last_share(NOISY):.3f} and {EXP["coverage"].last_share(NOISY):.3f} (noise ignored). The
     last is not bias: averaged over the draws, the coefficients that ignore the noise classify
     {direction["income"]:.3f} and {direction["coverage"]:.3f} correctly. Noise of one size on all features
-    shrinks θ and hardly changes its direction. So accuracy shows the variance of the last step and not the
-    bias that the loss shows.
+    shrinks θ and hardly changes its direction. The accuracy therefore shows the variance of the last step,
+    and not the bias that the loss shows.
 
     The paper's log loss has one advantage over ours. The conditional score is unbiased if the logistic model
     is right, and without a constant it is not. Averaged over the draws, the M-estimator keeps an excess of
@@ -718,8 +718,9 @@ say(
     scaling, with which its passes would converge. The M-estimator converges, at a cost: at ε =
     {sum(ACS_EPSILON):g} with a noisy label, its variance leaves an excess of {study.gap(ROOT):.4f}, where
     coefficients of zero have {study.zero - study.best[0]:.4f}. Its mean over the draws has
-    {study.averaged_gap(ROOT, X, y):.4f}. It has no bias, but there is too little information. A pass that
-    stops early looks better in this figure because it stays near zero, not because it has more information.
+    {study.averaged_gap(ROOT, X, y):.4f}. The M-estimator has no bias, but there is too little information. A
+    pass that stops early looks better in this figure because it stays near zero, not because it has more
+    information.
     """
 )
 
@@ -853,8 +854,8 @@ say(
     looking at the rows: age 20 to 80, schooling from code 12, 10 to 60 hours. The noise is proportional to
     the range, so estimates get more precise. They describe people whose values are clipped to the ranges.
 
-    The features get ε = {FIRST:g} and the label {SECOND:g}. This is **a weak guarantee**, and it is about the
-    cost of intervals for four private features here. A release serves any number of analyses. Here they
+    The features get ε = {FIRST:g} and the label {SECOND:g}. This is **a weak guarantee**, but for four
+    private features, intervals need about this budget. A release serves any number of analyses. Here they
     estimate the difference between groups in **percentage points** (quadratic loss: the linear probability
     model) and the **odds** (logistic). The second analysis costs nothing.
 
@@ -921,8 +922,8 @@ say(
     {min(wider):.0f} to {max(wider):.0f} times as wide as those of the raw data: that is the price of this
     privacy, and the table shows it. Ignoring the noise leaves at most {max(noisy_columns.values()):.0%} of
     the raw-data coefficients of the numeric features, with narrow intervals around the wrong values: {naive}
-    of {all_naive} cover. One last iterate of IWP-SGD has no interval. Averaged iterates have one where the
-    average no longer depends on the starting values: {single} of {all_single} cover here.
+    of {all_naive} cover. One last iterate of IWP-SGD has no interval. Averaged iterates have an interval if
+    the average no longer depends on the starting values: {single} of {all_single} cover here.
     """
 )
 for (name, (_, unit)), fits in ANSWERS.items():

@@ -58,31 +58,31 @@ say("# Several sites, one sparse regression")
 say(
     """
     Hospitals, states or firms hold different people and the same several hundred columns. They want a few
-    coefficients of one linear regression, with intervals, and nobody outside may learn whether a given
-    person's record was changed. `DebiasedLasso` does this with a server that the sites trust. `sparse_mean`
-    shows the cost without that trust. This page follows paper 2, "Differentially private federated learning:
-    servers trustworthiness, estimation, and statistical inference", and states its departures from it. Our
-    copy of the paper lacks its formulas and the boxes of its algorithms. We restored them from the prose, the
-    proofs and the papers that it extends, and "as restored" marks a comparison with the restored text. Every
-    number comes from `vignettes/4_federated_lasso.py`; the noise is seeded, so nothing here is a private
-    release. Numbers of one data set are of this run. Those of many are tables made by `make verify-lasso`,
-    and each states its code and its number of fits.
+    coefficients of one linear regression, with intervals. Nobody outside may learn whether the record of a
+    given person was changed. `DebiasedLasso` fits such a regression with a server that the sites trust.
+    `sparse_mean` shows what it costs if the sites trust nobody. This page follows paper 2, "Differentially
+    private federated learning: servers trustworthiness, estimation, and statistical inference", and states
+    where it differs from the paper. Our copy of the paper lacks its formulas and the boxes of its algorithms.
+    We restored them from the prose, the proofs and the papers that it extends, and "as restored" marks a
+    comparison with the restored text. Every number comes from `vignettes/4_federated_lasso.py`; the noise is
+    seeded, so nothing here is a private release. Numbers of one data set are of this run. Those of many are
+    tables made by `make verify-lasso`, and each states its code and its number of fits.
     """
 )
 say("## 1. Trust, and the releases that count")
 say(
     """
-    - **The sites trust the server.** They send it sums over their records without noise. It adds them, adds
-      Gaussian noise once, and publishes. So the noise is that of one table with all records, and not that of
-      each site. A site's records never leave it.
+    - **The sites trust the server.** They send it sums over their records without noise. The server adds up
+      these sums, adds Gaussian noise once, and publishes the result. The noise is therefore as small as for
+      one table with all records. No record leaves its site.
     - **One record is replaced by any other.** The published results must not distinguish the two data sets,
       at ε and δ. The number of records, the columns, their bounds and the response's bounds are public.
     - **Every release counts, jointly**: the selected columns, the refit, the typical sizes of residuals and
       columns, the neighbors of each target, and its regression on them. So do the counts of the scores' tail,
       their slopes and variances, the scores, and a test for an omitted column. ε is the price of all of them,
-      composed in zCDP. More targets do not raise ε: they split it further.
-    - **The paper counts each interval alone.** Many intervals then have a joint ε far above the ε on the label.
-      Section 3 shows both numbers.
+      composed in zCDP. With more targets, ε stays the same, but each target has a smaller part of it.
+    - **In the paper, each interval is charged separately.** All intervals together then have a joint ε far
+      above the stated ε. Section 3 shows both numbers.
     - **Not** protected are a site from the server, a person with records at two sites, and the fact that a
       record is in the data (replace-one). Neither is any column whose coding was chosen from the rows.
     """
@@ -293,7 +293,7 @@ def homogeneous_section() -> None:
         `target="robust"`. {"All" if found else "Not all"} {HOME.sparsity} signals were selected,
         {len(FIT15.selected)} columns in total. With `targets="all"` the same ε gives {HOME.p} robust
         intervals without neighbors of their own. They are {every:.2f} times as wide as those of the five, and
-        {held:.1%} of them cover the truth. So name few targets if few are needed.
+        {held:.1%} of them cover the truth. If you need few targets, name only these.
 
         **Sites that work alone** need no trust. Each spends its own ε on its own {HOME.n:,} records, and
         without privacy their average loses nothing here. With privacy {refused} of {len(ALONE)} refuse at ε =
@@ -697,12 +697,12 @@ def variant_part() -> None:
         - own noise as if a site had **the rows of all**;
         - columns assumed to be bounded by **1.5**.
 
-        With them the 13 numbers agree up to the typical factor in the last row (at worst 2.2, in row 13).
-        They change with n, m and ε as the printed ones do, but with s and s0 not at every step (rows 9 and
-        10). Most of that error is due to three steps that have not converged and a response clipped at R, not
-        to noise. Only the first change keeps the guarantee. This is a reading that fits, and it does not
-        prove which code was run. Means are over five sites; all algorithms have the total ε, which favors the
-        paper.
+        With these changes, the 13 numbers agree up to the typical factor in the last row (at worst 2.2, in
+        row 13). They change with n, m and ε as the printed ones do, but with s and s0 not at every step (rows
+        9 and 10). Most of that error is due to three steps that have not converged and a response clipped at
+        R, not to noise. Only the first change keeps the guarantee. This explanation fits the numbers, but it
+        does not prove which code was run. Means are over five sites; all algorithms have the total ε, which
+        favors the paper.
         """
     )
     figure(
@@ -742,8 +742,8 @@ def variant_part() -> None:
     PAGE.benchmark("lasso_paper_homogeneous")
     say(
         """
-        Its clips bias the coordinate, and its intervals do not account for that. Fewer steps and a private
-        refit help most.
+        Clipping biases the estimate of each coefficient, and the intervals do not allow for this bias. Using
+        fewer steps and a private refit improves the result most.
         """
     )
 
@@ -815,10 +815,11 @@ def untrusted_section() -> None:
         {LOCAL[1]:g}. To first order their constant relative to the minimax rate is coth²(ε/2) ε² π/2, that is
         {LOCAL[0] ** 2 / math.tanh(LOCAL[0] / 2) ** 2 * math.pi / 2:.1f} and
         {LOCAL[1] ** 2 / math.tanh(LOCAL[1] / 2) ** 2 * math.pi / 2:.1f} (beyond ε of about 1 the sign limits
-        the error, not privacy). Selection fails before that. When the largest of p noises exceeds the signal,
-        the sparse estimate keeps the wrong coordinates and is worse than zero. `sparse_mean` prints the rate,
-        flags coordinates where the sign saturates (√n |μ| above 2) and has exact binomial intervals. It
-        demonstrates a limit: this channel is not suitable for a regression on hundreds of columns.
+        the error, not privacy). The selection fails before this limit. When the largest of p noises exceeds
+        the signal, the sparse estimate keeps the wrong coordinates and is worse than zero. `sparse_mean`
+        prints the rate, flags coordinates where the sign saturates (√n |μ| above 2) and has exact binomial
+        intervals. This section demonstrates a limit: with one private bit from each site, a regression on
+        hundreds of columns is not possible.
         """
     )
 
@@ -856,9 +857,9 @@ def limits_section() -> None:
           named targets, estimates that of the mean.
         - **Narrow intervals for rare levels** ([wages](4b_wages.md)), or for columns whose declared bounds
           are far wider than their values.
-        - **Protection from the server.** It sees every site's sums. `trust="secure-sum"` hides the sums of
-          single sites. It has a price in p, since the server cannot select columns by sums that it does not
-          see. Section 4 has noise at every site, and its price.
+        - **Protection from the server.** The server sees every site's sums. `trust="secure-sum"` hides the
+          sums of single sites. With secure sums, the noise grows with p, since the server cannot select
+          columns by sums that it does not see. Section 4 has noise at every site, and its price.
         """
     )
     say("**Failures of the paper**, and the remedies here:")

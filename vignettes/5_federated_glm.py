@@ -195,17 +195,18 @@ figure(
 PAGE.benchmark("dome_noise")
 say(
     f"""
-    The lemma is right, and so is Lemma 3.2 (the noise subtracted from Adam's second moment). But the space is
-    not given. Learned by the paper's history PCA from a cold start, the sketch misses {cold[0]:.0%} to
-    {cold[1]:.0%} of a gradient after 300 rounds, because it sees only its own few directions. Started from
-    the **true space** it misses at most {warm[1]:.1%}. The error is the missed part plus k/d of the noise: a
-    projection trades noise for bias. The paper updates the space by one QR step instead of exactly, with the
-    same result: a cold start misses {qr[0]:.0%} to {qr[1]:.0%}. (All {len(EVERY_LEARNED)} cells:
-    `benchmarks/results/dome_learned.md`.)
+    Lemma 3.1 is right, and so is Lemma 3.2 (the noise subtracted from Adam's second moment). However, the
+    space is not known in practice. Learned by the paper's history PCA from a cold start, the sketch misses
+    {cold[0]:.0%} to {cold[1]:.0%} of a gradient after 300 rounds, because it sees only its own few
+    directions. Started from the **true space** it misses at most {warm[1]:.1%}. The error is the missed part
+    plus k/d of the noise: a projection trades noise for bias. The paper updates the space by one QR step
+    instead of exactly, with the same result: a cold start misses {qr[0]:.0%} to {qr[1]:.0%}. (All
+    {len(EVERY_LEARNED)} cells: `benchmarks/results/dome_learned.md`.)
 
     The repair is to scale the random columns, so that the estimate is unbiased. In d dimensions it is then
     far from the gradient ({spread[0]:.0f} to {spread[1]:,.0f} times its energy, orange), with the noise of
-    all d dimensions. Only the part of that error that enters a prediction counts. So the losses decide.
+    all d dimensions. Only the part of this error that enters a prediction matters. We therefore compare the
+    losses of the fits.
     """
 )
 
@@ -233,7 +234,7 @@ say(
       {float(SPAN["difference"]):.1g}, standard error {float(SPAN["paired standard error"]):.1g},
       {int(SPAN["seeds"])} seeds). Noise outside the span of the features never enters a prediction: Lemma
       3.1's error is real, and it is not the error of the fit.
-    - **It saves bytes.** Repaired DOME has {loss("DOME"):.2g} and a random sketch
+    - **The sketch saves bytes.** Repaired DOME has {loss("DOME"):.2g} and a random sketch
       {loss("random sketch"):.2g}, with {int(LOSSES.loc["DOME", "floats up"]):,} numbers sent by a site
       instead of {int(LOSSES.loc["DPSGD", "floats up"]):,}. The numbers sent to a site do not shrink: θ has d
       numbers, and learned directions have d each.
@@ -386,7 +387,7 @@ say(
     In the table above (d = {D:,}) a site of DPSGD sends {8e-6 * float(LOSSES.loc["DPSGD", "floats up"]):.1f}
     MB over {int(LOSSES.loc["DPSGD", "rounds"])} rounds, and one of a sketch {1 / saved:.0%} of that. In the
     other direction, every method sends θ ({down["DPSGD"]:.1f} MB). The random sketch adds a seed, and DOME
-    its learned directions: {down["DOME"]:.1f} MB. That is a gain where only the uplink is expensive, or where
+    its learned directions: {down["DOME"]:.1f} MB. The sketch is useful only if the uplink is expensive, or if
     each number sent costs a secure sum. Where both directions count, the random sketch is better.
     """
 )
@@ -453,8 +454,8 @@ say(
     f"""
     With 300 coefficients from 20,000 rows, the loss on fresh rows is {reached:.4f}. The truth has
     {least:.4f}, and all coefficients zero have {none:.4f}. Beyond p^1.5 = 0.1 n μ no interval would be valid,
-    because the noise of the Hessian would bias its inverse. So the fit has coefficients only, and states the
-    reason:
+    because the noise of the Hessian would bias its inverse. The fit therefore has coefficients only, and
+    states the reason:
 
     > {FIT.estimate.weak_reason}
     """
@@ -527,7 +528,7 @@ with warnings.catch_warnings():
     )
 say(
     """
-    ArviZ takes draws from the distribution behind the intervals directly:
+    ArviZ accepts draws from the distribution of the intervals:
 
     ```python
     draws = [one.to_arviz(4000), other.to_arviz(4000)]

