@@ -83,6 +83,35 @@ def full_fit_price(prices: SparseFitPrices, blocks: int) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SharedStart:
+    """Where the fit of a site starts: at the kept columns of a fit of all rows.
+
+    Attributes
+    ----------
+    point : Point
+    spread : Spread
+        Rate of the response in all rows, and sd of the predictor.
+    """
+
+    point: Point
+    spread: Spread
+
+    @classmethod
+    def from_fit(cls, fit: LogisticFit) -> SharedStart:
+        """Return the start at the kept columns of a fit, whose intercept takes up the dropped ones."""
+        point = Point(fit.support, fit.point.beta[fit.kept_positions], fit.intercept_of_selected)
+        return cls(point=point, spread=fit.spread)
+
+    def at_rate(self, rate: float) -> LogisticState:
+        """Return the point at a site's rate of the response, which moves the intercept alone."""
+        spread = Spread(rate, self.spread.sd)
+        return LogisticState(
+            point=replace(self.point, intercept=self.point.intercept + spread.level - self.spread.level),
+            spread=spread,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LogisticFit:
     """A released sparse fit, in the units of its sums.
 
@@ -165,6 +194,7 @@ def sparse_logistic(
     threshold: float = 0.0,
     targets: Sequence[int] = (),
     excluded: Sequence[int] = (),
+    shared: SharedStart | None = None,
 ) -> LogisticFit:
     """Return a sparse logistic fit.
 
@@ -172,7 +202,7 @@ def sparse_logistic(
     ----------
     sums : LogisticSums
     sparsity : int
-        Number of columns kept.
+        Number of columns kept, in addition to those of `shared`.
     budget : SparseFitPrices
     clip : float
         B of the products in multiples of the response's sd.
@@ -184,6 +214,8 @@ def sparse_logistic(
         Columns that are in the last fit, selected or not: a debiasing step from 0 would be long.
     excluded : sequence of int
         Columns that may not be selected, such as one of ones.
+    shared : SharedStart, optional
+        Where the fit starts, and columns that are in it; default: a constant alone.
 
     Raises
     ------
@@ -194,7 +226,8 @@ def sparse_logistic(
     -----
     **Privacy.** Spends the prices in `budget`.
     """
-    selections = min(sparsity + SPARE, int(sums.sparse.all_but(excluded).sum()))
+    fixed = [] if shared is None else shared.point.support
+    selections = min(sparsity + SPARE, int(sums.sparse.all_but([*fixed, *excluded]).sum()))
     return fit_blocks(
         LogisticBlocks(
             sums=sums,
@@ -205,17 +238,17 @@ def sparse_logistic(
             threshold=threshold,
             targets=targets,
             excluded=excluded,
+            shared=shared,
         )
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LogisticState:
-    """A logistic fit between blocks, and the rate of the response with its clip."""
+    """A logistic fit between blocks, and the distribution of its predictor with the response's rate."""
 
     point: Point
     spread: Spread
-    bound: float
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -230,6 +263,12 @@ class LogisticBlocks(BlockedFit[LogisticState, LogisticFit]):
     threshold: float
     targets: Sequence[int]
     excluded: Sequence[int]
+    shared: SharedStart | None
+
+    @property
+    def fixed(self) -> int:
+        """Number of columns that the fit starts with."""
+        return 0 if self.shared is None else len(self.shared.point.support)
 
     @property
     def blocks(self) -> Sequence[int]:
@@ -237,15 +276,15 @@ class LogisticBlocks(BlockedFit[LogisticState, LogisticFit]):
         return self.sizes
 
     def start(self) -> LogisticState:
-        """Return the fit of a constant alone; releases the rate of the response."""
+        """Return the fit of a constant alone, or of the shared columns; releases the rate of the response."""
         spread = Spread(_rate(self.sums, self.budget.rate))
-        columns = sum(self.sizes) + len(self.targets)
+        columns = self.fixed + sum(self.sizes) + len(self.targets)
         price = last_step_price(self.budget, len(self.sizes))
         if reason := too_noisy(spread, self.sums.n, columns, price):
             raise TooRareResponse(reason, spread.rate)
-        point = Point([], np.empty(0), spread.level)
-        bound = self.clip * math.sqrt(spread.rate * (1.0 - spread.rate))
-        return LogisticState(point=point, spread=spread, bound=bound)
+        if self.shared is not None:
+            return self.shared.at_rate(spread.rate)
+        return LogisticState(point=Point([], np.empty(0), spread.level), spread=spread)
 
     def cheaply_fitted(self, state: LogisticState, block: int) -> LogisticState:
         """Return the cheap fit of all previous blocks."""
@@ -261,7 +300,9 @@ class LogisticBlocks(BlockedFit[LogisticState, LogisticFit]):
         selections = sum(self.sizes)
         allowed = sums.sparse.all_but([*state.point.support, *self.excluded])
         price = budget.selection * size / selections
-        new, _ = sums.select(state.point, state.bound, size, allowed, price)
+        rate = state.spread.rate
+        bound = self.clip * math.sqrt(rate * (1.0 - rate))
+        new, _ = sums.select(state.point, bound, size, allowed, price)
         sums.sparse.size_columns(new, budget.sizes / len(self.sizes) / 2.0)
         return replace(state, point=state.point.joined(new))
 
@@ -272,8 +313,8 @@ class LogisticBlocks(BlockedFit[LogisticState, LogisticFit]):
         price = full_fit_price(self.budget, len(self.sizes))
         fit = _fitted(self.sums, at, state.spread, price, STEP_SHARES)
         least = self.threshold * fit.errors(self.sums.n)
-        largest = largest_positions(fit.point.beta, self.sparsity, least=least)
-        return replace(fit, kept_positions=largest)
+        largest = largest_positions(fit.point.beta, self.sparsity, self.fixed, least=least)
+        return replace(fit, kept_positions=[*range(self.fixed), *largest])
 
 
 def predictor_noise(spread: Spread, n: int, columns: int, rho: float) -> float:

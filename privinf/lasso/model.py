@@ -25,6 +25,7 @@ from privinf.lasso.running import (
     fit_heterogeneous,
     fit_jointly,
     fit_logistic,
+    fit_logistic_by_site,
     fit_logistic_securely,
     fit_securely,
 )
@@ -609,6 +610,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
             return fit_by_paper(self._rows, self.ledger, options, options.heterogeneous, options.rng)
         if kind == "heterogeneous":
             return fit_heterogeneous(self._rows, self.ledger, options, options.rng)
+        if kind == "heterogeneous-binomial":
+            return fit_logistic_by_site(self._rows, self.ledger, options, options.rng)
         fits = {
             "secure": fit_securely,
             "binomial": fit_logistic,

@@ -48,7 +48,9 @@ CHEAP_FITS = 0.25  # share of the price of all fits for those between blocks
 Targets = Sequence[int | str] | Literal["selected", "all"]
 Accounting = Literal["joint", "per-interval"]
 Center = Literal["declared", "released"]
-FitKind = Literal["joint", "heterogeneous", "paper", "secure", "binomial", "secure-binomial"]
+FitKind = Literal[
+    "joint", "heterogeneous", "paper", "secure", "binomial", "secure-binomial", "heterogeneous-binomial"
+]
 OPTIONS: Mapping[FitKind, set[str]] = {
     "joint": {
         "max_sparsity",
@@ -77,6 +79,7 @@ OPTIONS: Mapping[FitKind, set[str]] = {
     },
     "binomial": {"max_sparsity", "iterations", "clip"},
     "secure-binomial": {"max_sparsity", "iterations", "clip", "max_colluding"},
+    "heterogeneous-binomial": {"shared_sparsity", "precision", "iterations", "clip"},
 }
 # Options that every kind of fit has.
 OF_EVERY_FIT = {
@@ -100,15 +103,16 @@ WORDS: Mapping[FitKind, str] = {
     "secure": "trust='secure-sum'",
     "binomial": "family='binomial'",
     "secure-binomial": "family='binomial' and trust='secure-sum'",
+    "heterogeneous-binomial": "family='binomial' and heterogeneous=True",
 }
+# Kinds of fit whose intervals, at a site or of all rows, come from one release.
+ONE_RELEASE: frozenset[FitKind] = frozenset(
+    {"joint", "binomial", "secure-binomial", "heterogeneous-binomial"}
+)
 # Kinds of fit on secure sums, all of whose noise is Gaussian.
 SECURE: frozenset[FitKind] = frozenset({"secure", "secure-binomial"})
-# The option of each kind that a logistic fit does not have.
-NOT_LOGISTIC: Mapping[FitKind, str] = {
-    "joint": "",
-    "heterogeneous": "heterogeneous=True",
-    "paper": "variant='paper'",
-}
+# The logistic kind of each linear one, without secure sums.
+LOGISTIC: Mapping[FitKind, FitKind] = {"joint": "binomial", "heterogeneous": "heterogeneous-binomial"}
 NOT_GAUSSIAN = (
     "mu= is not available with a trusted server, because the noise of the selection of "
     "columns is not Gaussian: pass epsilon= with delta=, or rho=. With trust='secure-sum', "
@@ -182,10 +186,10 @@ class LassoOptions:
         paper = check_choice(self.variant, Variant, "variant") == "paper"
         kind: FitKind = "paper" if paper else "heterogeneous" if self.heterogeneous else "joint"
         if family == "binomial":
-            check_logistic("targets='all'" if self.all_targets else NOT_LOGISTIC[kind])
-            kind = "binomial" if trust != "secure-sum" else "secure-binomial"
+            check_logistic("targets='all'" if self.all_targets else "variant='paper'" if paper else "")
+            kind = LOGISTIC[kind]
             if trust == "secure-sum":
-                self._check_named_targets()
+                kind = self._secure(kind)
         elif trust == "secure-sum":
             kind = self._secure(kind)
         check_level(kind, epsilon=self.epsilon, mu=self.mu, rho=self.rho)
@@ -193,10 +197,10 @@ class LassoOptions:
             alone = "targets='all'" if self.all_targets else WORDS[kind]
             if self.all_targets or kind in ("heterogeneous", "paper"):
                 raise NotAvailableError(NO_MEAN.format(alone))
-        if kind in {"joint", "binomial", "secure-binomial"} and self.accounting == "per-interval":
+        if kind in ONE_RELEASE and self.accounting == "per-interval":
             raise NotAvailableError(
-                "accounting='per-interval' is available only with heterogeneous=True or "
-                "variant='paper': in other fits, all intervals come from the same release"
+                "accounting='per-interval' is available only with family='gaussian' and heterogeneous=True, "
+                "or with variant='paper': in other fits, all intervals come from the same release"
             )
         for option in [candidate for candidate in fields(self) if candidate.name not in OF_EVERY_FIT]:
             if getattr(self, option.name) != option.default and option.name not in OPTIONS[kind]:
@@ -210,14 +214,14 @@ class LassoOptions:
 
     def _secure(self, kind: FitKind) -> FitKind:
         """Return the kind of fit on secure sums, if there is one."""
-        if kind != "joint":
+        if kind not in ("joint", "binomial"):
             raise NotAvailableError(
                 f"a fit with {WORDS[kind]} requires a trusted server, which selects columns from sums "
                 "without noise. trust='secure-sum' is available with variant='default' and "
                 "heterogeneous=False"
             )
         self._check_named_targets()
-        return "secure"
+        return "secure" if kind == "joint" else "secure-binomial"
 
     def _check_named_targets(self) -> None:
         """Refuse targets that depend on the data (ArgumentError)."""
@@ -247,7 +251,7 @@ def check_logistic(refused: str) -> None:
     if refused:
         raise NotAvailableError(
             f"family='binomial' cannot be used with {refused}: pass variant='default', "
-            "heterogeneous=False, and targets='selected' or a list of columns"
+            "and a list of columns as targets="
         )
 
 
@@ -448,6 +452,74 @@ class LogisticShares:
             gram=self.gram * rho,
             sizes=self.sizes / 2.0 * rho,
             candidate=self.suspect * rho,
+            slopes=self.secant * rho,
+            meat=self.meat * rho,
+            score=self.score * rho,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogisticSiteShares:
+    """Shares of rho of a logistic fit by site; they sum to one. A site's rows pay for all of them.
+
+    Attributes
+    ----------
+    rate : float
+        The rate of the response, of all rows and of the site.
+    selection, refit : float
+        Selection of the shared columns, and their fit to all rows.
+    sizes : float
+        Sizes of columns.
+    own_selection, own_refit : float
+        Selection of the site's own columns, and the fit of all its columns.
+    neighbours, gram, secant, meat, score : float
+        Debiasing of the site's targets, as of `LogisticShares`.
+    """
+
+    rate: float = 0.03
+    selection: float = 0.05
+    refit: float = 0.05
+    sizes: float = 0.02
+    own_selection: float = 0.10
+    own_refit: float = 0.20
+    neighbours: float = 0.05
+    gram: float = 0.14
+    secant: float = 0.02
+    meat: float = 0.02
+    score: float = 0.32
+
+    @classmethod
+    def from_mapping(cls, shares: Mapping[str, float] | None) -> LogisticSiteShares:
+        """Return the default shares, or those given: all of them, which sum to 1 (ArgumentError)."""
+        return cls() if shares is None else cls(**check_shares(shares, [field.name for field in fields(cls)]))
+
+    def shared_fit(self, rho: float) -> SparseFitPrices:
+        """Return the prices of the fit to all rows."""
+        rho *= ROUNDING
+        return SparseFitPrices(
+            selection=self.selection * rho,
+            refit=self.refit * rho,
+            sizes=self.sizes * rho / 3.0,
+            rate=self.rate * rho / 2.0,
+        )
+
+    def own_fit(self, rho: float) -> SparseFitPrices:
+        """Return the prices of a site's fit."""
+        rho *= ROUNDING
+        return SparseFitPrices(
+            selection=self.own_selection * rho,
+            refit=self.own_refit * rho,
+            sizes=self.sizes * rho / 3.0,
+            rate=self.rate * rho / 2.0,
+        )
+
+    def debiasing(self, rho: float) -> DebiasingPrices:
+        """Return the prices of the debiasing of a site's targets."""
+        rho *= ROUNDING
+        return DebiasingPrices(
+            neighbors=self.neighbours * rho,
+            gram=self.gram * rho,
+            sizes=self.sizes / 3.0 * rho,
             slopes=self.secant * rho,
             meat=self.meat * rho,
             score=self.score * rho,

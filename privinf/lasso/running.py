@@ -20,8 +20,9 @@ from privinf.lasso.debiasing import (
 )
 from privinf.lasso.extras import Extras, ExtrasPlan, check_extras, run_extras, unreleased_extras
 from privinf.lasso.fit import SparseFit, center_response, sparse_fit
-from privinf.lasso.heterogeneous.building import results_by_site
+from privinf.lasso.heterogeneous.building import logistic_results_by_site, results_by_site
 from privinf.lasso.heterogeneous.fit import fit_sites
+from privinf.lasso.heterogeneous.logistic import fit_logistic_sites, plan_logistic_sites
 from privinf.lasso.heterogeneous.plan import check_site_plan, joint_loss
 from privinf.lasso.heterogeneous.results import SiteResults
 from privinf.lasso.logistic import PEELS, SPARE, LogisticFit, TooRareResponse, check_room, sparse_logistic
@@ -359,9 +360,7 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
             "because columns and response are centered"
         )
     if (isinstance(options.targets, str) and not options.all_targets) or isinstance(options.sparsity, str):
-        raise ArgumentError(
-            "heterogeneous=True requires targets='all' or a list of columns, and a number as sparsity="
-        )
+        raise ArgumentError(NO_CHOICE.format("targets='all' or a list of columns"))
     targets = range(len(rows.names)) if options.all_targets else options.targets
     plan = plan_of(rows, replace(options, targets=targets, shares=None, center=options.center or "released"))
     chosen = () if plan.targets is None else plan.targets
@@ -389,6 +388,22 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     report = PrivacyReport.from_entries(charged_since(ledger, before), ledger=ledger, delta=plan.delta)
     level = rho_to_epsilon(plan.rho, plan.delta) if options.epsilon is None else options.epsilon
     return results_by_site(fits, units, chosen, rows, report, level)
+
+
+def fit_logistic_by_site(rows: LassoRows, ledger: Ledger, options: LassoOptions, rng: RngLike) -> SiteResults:
+    """Return the logistic fit in which every site has a part of its own; errors as of `fit_logistic`."""
+    if isinstance(options.targets, str) or isinstance(options.sparsity, str):
+        raise ArgumentError(NO_CHOICE.format("a list of columns as targets="))
+    plan = plan_of(rows, replace(options, shares=None))
+    site_plan = plan_logistic_sites(rows, plan, options)
+    price = ConcentratedLoss(plan.rho)
+    ledger.check(price)
+    check_price(server := server_of(rows, ledger, rng), len(rows.names), plan.rho)
+    before = len(ledger.entries)
+    with server.reserving([price]):
+        sites = fit_logistic_sites(server, rows.units(), site_plan)
+    report = PrivacyReport.from_entries(charged_since(ledger, before), ledger=ledger, delta=plan.delta)
+    return logistic_results_by_site(sites, site_plan, rows, report)
 
 
 def fit_by_paper(
@@ -428,6 +443,7 @@ def fit_by_paper(
     return fit
 
 
+NO_CHOICE = "heterogeneous=True requires {}, and a number as sparsity="
 NO_DRAWS = (
     "bootstrap_draws= cannot be combined with missing='drop', because the multipliers of the bootstrap "
     "depend on the positions of rows, and complete rows have none: leave bootstrap_draws= out and use "

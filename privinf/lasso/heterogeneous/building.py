@@ -13,9 +13,20 @@ from privinf.accounting import PrivacyReport, rho_to_epsilon
 from privinf.inference.estimate import upper_quantile
 from privinf.lasso.debiasing import HIDDEN_SLOPES
 from privinf.lasso.heterogeneous.fit import PlannedFits
+from privinf.lasso.heterogeneous.logistic import LogisticSite, LogisticSitePlan, shared_coefficients
 from privinf.lasso.heterogeneous.results import SiteParts, SiteResults
+from privinf.lasso.logistic import LogisticFit
 from privinf.lasso.results import DIVERGED_NOTE, LassoResults
-from privinf.lasso.results.building import THROUGH_MIDDLE, FitReport, fit_settings, sparse_settings
+from privinf.lasso.results.building import (
+    LOGISTIC_METHOD,
+    THROUGH_MIDDLE,
+    FitReport,
+    FittedTargets,
+    fit_settings,
+    logistic_results,
+    rate_results,
+    sparse_settings,
+)
 from privinf.lasso.rows import LassoRows, SparseUnits
 from privinf.results.notes import Note, must_read
 
@@ -119,3 +130,43 @@ def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[Note, ...]:
             "precision='machine' they use those of the site itself."
         )
     return must_read(*notes)
+
+
+def logistic_results_by_site(
+    sites: Mapping[str, LogisticSite], site_plan: LogisticSitePlan, rows: LassoRows, report: PrivacyReport
+) -> SiteResults:
+    """Return the results of all sites of a logistic fit, in the user's units."""
+    names = rows.names
+    plan = site_plan.plan
+    results = {
+        rows.labels[name]: _logistic_site(site, site_plan, rows, rows.labels[name], report)
+        for name, site in sites.items()
+    }
+    parts = SiteParts(
+        results=results,
+        targets=[names[j] for j in site_plan.targets],
+        between={},
+        shared=pd.Series(shared_coefficients(sites, len(names)), list(names), name="shared_params"),
+        differs=None,
+        interval_epsilon=rho_to_epsilon(plan.rho, plan.delta) if math.isfinite(plan.rho) else math.inf,
+        method=f"{LOGISTIC_METHOD} by site",
+    )
+    return parts.joined()
+
+
+def _logistic_site(
+    site: LogisticSite, site_plan: LogisticSitePlan, rows: LassoRows, label: Any, report: PrivacyReport
+) -> LassoResults:
+    plan = site_plan.plan
+    targets = site_plan.targets
+    method = f"{LOGISTIC_METHOD}, site {label}"
+    if not isinstance(site.fit, LogisticFit):
+        return rate_results(rows, plan, site.sums, site.fit, report, method=method, start=site.start)
+    fitted = FittedTargets(
+        fit=site.fit,
+        targets=targets,
+        debiased=site.debiased,
+        debiased_targets=targets if site.debiased is not None else (),
+        reason=site.reason,
+    )
+    return logistic_results(rows, plan, site.sums, fitted, report, method=method)

@@ -216,7 +216,7 @@ def fit_sites(
         name: SparseSums(server=server, units=units, n=rows, sites=(name,))
         for name, rows in server.rows.items()
     }
-    complete = _count_complete(pooled, sites, plan.count)
+    complete = count_complete(pooled, sites, plan.count)
     if plan.means > 0.0:
         pooled.center((1.0 - RESPONSE_SHARE) * plan.means)
         center_response(pooled, RESPONSE_SHARE * plan.means)
@@ -235,12 +235,16 @@ def fit_sites(
     return PlannedFits(plan, fits, complete)
 
 
-def _count_complete(
+def count_complete(
     pooled: SparseSums, sites: Mapping[str, SparseSums], rho: float
 ) -> dict[str, CompleteRows]:
     """Return the number of complete rows of every site, each at this price; empty where no rows are dropped.
 
     The number of all sites is their sum.
+
+    Notes
+    -----
+    **Privacy.** Spends `rho` at every site.
     """
     if rho <= 0.0:
         return {}

@@ -196,7 +196,7 @@ def check_site_plan(
     """
     check_choice(accounting, Accounting, "accounting")
     check_choice(precision, Precision, "precision")
-    shared = _check_shared(shared_sparsity, sparsity, p)
+    shared = _check_selections(shared_sparsity, sparsity, p)
     own_sparsity = sparsity - shared
     extra = extra_selections(own_sparsity)
     joint = accounting == "joint"
@@ -241,8 +241,8 @@ def check_site_plan(
     )
 
 
-def _check_shared(shared_sparsity: int | None, sparsity: int, p: int) -> int:
-    """Return the sparsity of the shared part of a fit of p columns (ArgumentError if it is invalid)."""
+def check_shared(shared_sparsity: int | None, sparsity: int) -> int:
+    """Return the sparsity of the shared part (ArgumentError if it is invalid)."""
     if shared_sparsity is None:
         raise ArgumentError(
             "heterogeneous=True requires shared_sparsity=, the number of columns (less than "
@@ -251,6 +251,12 @@ def _check_shared(shared_sparsity: int | None, sparsity: int, p: int) -> int:
     shared = check_count(shared_sparsity, "shared_sparsity")
     if shared >= sparsity:
         raise ArgumentError(f"shared_sparsity={shared} must be less than sparsity={sparsity}")
+    return shared
+
+
+def _check_selections(shared_sparsity: int | None, sparsity: int, p: int) -> int:
+    """Return the sparsity of the shared part of a linear fit of p columns (ArgumentError if invalid)."""
+    shared = check_shared(shared_sparsity, sparsity)
     extra = extra_selections(sparsity - shared)
     if sparsity + sum(extra) > p:
         smaller = range(shared + 1, sparsity)

@@ -157,7 +157,7 @@ class SiteParts:
             sampling_cov=None if estimate.terms is None else estimate.terms.sampling["sampling"],
             model=MODEL,
             method=self.method,
-            options={**first.options, "Shared part": self._shared_columns},
+            options={**self._common_options, "Shared part": self._shared_columns},
             settings=settings,
             notes=self._merged(_notes),
         )
@@ -202,6 +202,12 @@ class SiteParts:
             cov_type=estimates[0].cov_type,
             terms=VarianceTerms(equation, sampling, noise),
         )
+
+    @property
+    def _common_options(self) -> dict[str, str]:
+        """Header lines that are the same for all sites."""
+        lines = [result.options for result in self.results.values()]
+        return {name: text for name, text in lines[0].items() if all(other[name] == text for other in lines)}
 
     @property
     def _shared_columns(self) -> str:
@@ -555,7 +561,8 @@ class SiteResults(Results):
         differs = self._settings["differs"]
         if differs is None:
             raise NotAvailableError(
-                "differs is not available, because the paper's variant releases no slopes of the scores"
+                "differs is not available, because logistic fits and the paper's variant do not compare the "
+                "columns of the sites"
             )
         return pd.Series(differs, list(self.labels), name="differs", dtype=np.float64)
 
@@ -593,7 +600,7 @@ class SiteResults(Results):
         return pd.DataFrame(table, pd.MultiIndex.from_tuples(self.pairs, names=["site", "column"]))
 
     def to_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return one line per site: rows, columns selected, scale of residuals, lengths of intervals.
+        """Return one line per site: rows, columns selected, scale of residuals or rate, lengths of intervals.
 
         Parameters
         ----------
@@ -603,7 +610,7 @@ class SiteResults(Results):
         Returns
         -------
         DataFrame
-            One row per site.
+            One row per site. A logistic fit has the rate of the response in place of the residual scale.
         """
         check_fraction(alpha, "alpha")
         lines = []
@@ -612,8 +619,10 @@ class SiteResults(Results):
             if one.estimate.cov is not None:
                 low, high = one._inference.interval(alpha).T
                 length = high - low
-            lines.append([int(one.nobs), len(one.selected), one.residual_scale, length.min(), length.max()])
-        columns = ["rows", "selected", "residual scale", "narrowest", "widest"]
+            scale = one._settings["sparse"]["scale"]
+            lines.append([int(one.nobs), len(one.selected), scale, length.min(), length.max()])
+        scale_name = "rate" if one.family == "binomial" else "residual scale"
+        columns = ["rows", "selected", scale_name, "narrowest", "widest"]
         table = pd.DataFrame(lines, pd.Index(self.labels, name="site"), columns)
         differs = self._settings["differs"]
         return table if differs is None else table.assign(**{"differs (z)": differs})

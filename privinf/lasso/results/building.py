@@ -16,7 +16,7 @@ from privinf.lasso.debiasing import DebiasedFit, DebiasedLogistic, TargetCoeffic
 from privinf.lasso.diagnostics import Detection, MissedColumnTest, ScoreTail, cost_notes, tail_notes
 from privinf.lasso.extras import Extras
 from privinf.lasso.fit import SparseFit
-from privinf.lasso.logistic import LogisticFit, TooRareResponse
+from privinf.lasso.logistic import LogisticFit, SharedStart, TooRareResponse
 from privinf.lasso.plan import FALSE_SELECTION_RATE, LassoPlan
 from privinf.lasso.radii import Spread
 from privinf.lasso.results import (
@@ -30,7 +30,7 @@ from privinf.lasso.results import (
 from privinf.lasso.results.sparse import LassoSettings, SparseSettings
 from privinf.lasso.rows import LassoRows, SparseUnits
 from privinf.lasso.selection import VectorServer, sharpest
-from privinf.lasso.sums import LogisticSums, SparseSums
+from privinf.lasso.sums import LogisticSums, Point, SparseSums
 from privinf.results.context import Context
 from privinf.results.notes import Note, must_read, sentence, target_notes
 from privinf.typing import Floats, ScoreTarget
@@ -56,6 +56,10 @@ SPARSE_VALUES = "{}; the coefficients are those of the sparse fit, which is bias
 RATE_ALONE = (
     "{}. Only the rate of the response was released and charged; no coefficient{} was "
     "estimated, and the sparse fit has only a constant"
+)
+RATE_OF_SITE = (
+    "{}. Only the rate of this site's response was released; its sparse fit has the columns and coefficients "
+    "of the regression on the rows of all sites"
 )
 DOUBTFUL = (
     "The intervals are not reliable, because in the sparse logistic fit, {}; keep fewer columns, pass fewer "
@@ -351,10 +355,13 @@ def logistic_results(
     fitted: FittedTargets[LogisticFit, DebiasedLogistic],
     report: PrivacyReport,
     vectors: VectorServer | None = None,
+    *,
+    method: str = LOGISTIC_METHOD,
 ) -> LassoResults:
     """Return the results of a logistic fit: with intervals, or without where the noise hides them.
 
-    `vectors` is of secure sums: results have the detection limits of its releases.
+    `vectors` is of secure sums: results have the detection limits of its releases. `method` names the site
+    where the fit is that of one.
     """
     fit = fitted.fit
     debiased = fitted.debiased
@@ -380,7 +387,7 @@ def logistic_results(
         rows=rows,
         report=report,
         nobs=sums.n,
-        method=LOGISTIC_METHOD,
+        method=method,
         options=_logistic_options(rows, plan, settings, fit.spread.rate),
         settings=settings,
         notes=notes,
@@ -394,22 +401,42 @@ def logistic_results(
 
 
 def rate_results(
-    rows: LassoRows, plan: LassoPlan, sums: LogisticSums, rare: TooRareResponse, report: PrivacyReport
+    rows: LassoRows,
+    plan: LassoPlan,
+    sums: LogisticSums,
+    rare: TooRareResponse,
+    report: PrivacyReport,
+    *,
+    method: str = LOGISTIC_METHOD,
+    start: SharedStart | None = None,
 ) -> LassoResults:
-    """Return the results of a fit that ended after the rate: a constant, and no estimate of any slope."""
+    """Return the results of a fit that ended after the rate: a constant, and no estimate of any slope.
+
+    With `start` the fit is that of a site, whose sparse fit has the columns of the fit of all rows.
+    """
     units = sums.sparse.units
-    units.intercept = Spread(rare.rate).level
-    settings = _logistic_settings(rows, sums.sparse, [], np.empty(0), rare.rate)
+    shared = (
+        Point([], np.empty(0), Spread(rare.rate).level) if start is None else start.at_rate(rare.rate).point
+    )
+    units.intercept = shared.intercept
+    values = shared.beta / units.scale[shared.support]
+    settings = _logistic_settings(rows, sums.sparse, shared.support, values, rare.rate)
     hidden = [rows.names[j] for j in plan.targets or ()]
     settings["hidden"] = hidden
     described = FitReport(
         rows=rows,
         report=report,
         nobs=sums.n,
-        method=LOGISTIC_METHOD,
+        method=method,
         options=_logistic_options(rows, plan, settings, rare.rate),
         settings=settings,
     )
+    if start is not None:
+        targets = list(plan.targets or ())
+        coefficients = shared.on(targets) / units.scale[targets]
+        return described.without_intervals(
+            dict(zip(targets, map(float, coefficients), strict=True)), RATE_OF_SITE.format(rare)
+        )
     return described.without_intervals({}, RATE_ALONE.format(rare, f" of {listed(hidden)}" if hidden else ""))
 
 
