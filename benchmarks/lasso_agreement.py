@@ -127,7 +127,7 @@ LOGISTIC = (
         (-1.0, -0.6, -0.2, 0.2, 0.6, 1.0),
     ),
     Cell(
-        "logistic, AR .5, rates 0.14 to 0.29, 4 equal sites",
+        "logistic, AR .5, rates 0.15 to 0.29, 4 equal sites",
         "ar",
         0.5,
         "normal",

@@ -154,7 +154,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
     residual is clipped, because a residual of a logistic regression is at most 1 in absolute value. The
     weights of rows depend on x alone and are the same in the score and in the curvature, so they do not
     change the coefficients if the model of the mean is correct. As in every logistic regression, omitting a
-    relevant column shrinks the coefficients of other columns toward zero.
+    relevant column shrinks the coefficients of other columns toward zero. With ``heterogeneous=True`` the shared columns
+    are selected on the rows of all sites. Each site then selects its own columns, fits all columns, and
+    debiases its targets on its own rows.
 
     With ``missing="drop"`` the fit describes the complete rows. The number of complete rows is private; it
     cancels in the coefficients and in the standard errors. Clipping thresholds, quantiles and the numbers of
@@ -446,7 +448,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         heterogeneous : bool
             Whether coefficients may differ between sites. The coefficients of site i are then u + v_i, where
             u has `shared_sparsity` nonzero entries and v_i has ``sparsity - shared_sparsity`` nonzero
-            entries. The results cover all sites.
+            entries. The results cover all sites. With ``family="binomial"`` the intercept may differ between
+            sites too.
         max_sparsity : int, optional
             Largest number of columns for ``sparsity="auto"``. The default is the largest number up to 50 for
             which the noise of the Gram matrix is below a quarter of the mean square of a column. The default
@@ -458,22 +461,24 @@ class DebiasedLasso(Model[LassoModelOptions]):
         accounting : {"joint", "per-interval"}
             How the budget is divided over intervals. With "joint" (default) the budget is for all intervals
             together. With "per-interval" every interval has the total budget for its own releases, as in the
-            paper; only heterogeneous fits and ``variant="paper"`` accept it. A budget per interval is not a
+            paper; only linear heterogeneous fits and ``variant="paper"`` accept it. A budget per interval is not a
             joint guarantee: ledgers and privacy reports always count the joint cost of all intervals.
         precision : {"pooled", "machine"}
             Rows for the nodewise regressions of heterogeneous fits. With "pooled" (default) the nodewise
             regressions are fitted to the rows of all sites. With "machine" they are fitted to the rows of
-            each site separately, for sites whose columns have different distributions.
+            each site separately, for sites whose columns have different distributions. Logistic fits always
+            use the rows of each site, because the weights of the rows depend on the site's coefficients.
         precision_sparsity : int, optional
             Number of other columns (neighbors) that each nodewise regression uses, in addition to the
             selected columns (double selection). The default is between 4 and 40: the largest number that the
-            budget, the number of rows and the number of targets allow. The default is 4 for heterogeneous
-            fits, and 0 for other fits with ``targets="all"``. `LassoResults.explained_shares` reports the
+            budget, the number of rows and the number of targets allow. The default is 4 for linear
+            heterogeneous fits, and 0 for other fits with ``targets="all"``. `LassoResults.explained_shares` reports the
             share of each target's variance that its nodewise regression explains, and results warn if more
             neighbors are needed. With ``variant="paper"``, `precision_sparsity` is the number of nonzero
             entries in a column of the precision matrix (default 5).
         iterations : int, optional
-            Number of blocks in which columns are selected, one block after the other; default 3. The columns
+            Number of blocks in which columns are selected, one block after the other. The default is 3, or 2
+            with ``family="binomial"``. The columns
             of a block are selected by their products with the residuals of a fit to all earlier blocks. With
             ``variant="paper"``, `iterations` is T of the paper, by default the logarithm of the total number
             of rows, rounded up. With secure sums, each block needs a separate release, which takes its share
@@ -521,7 +526,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
             ``refit``, ``scales``, ``neighbours``, ``gram``, ``slopes`` and ``score``. Heterogeneous fits also
             need ``own_selection`` and ``own_refit``, and fits that release means need ``means``. The share
             ``missed`` (0.05) pays for a first test for relevant columns outside the fit, and the share
-            ``score`` pays for further such tests. ``targets="all"`` has no key ``missed``.
+            ``score`` pays for further such tests. ``targets="all"`` has no key ``missed``. With
+            ``family="binomial"`` the keys are the attributes of `privinf.lasso.plan.LogisticShares`, or of
+            `privinf.lasso.plan.LogisticSiteShares` for heterogeneous fits.
         extra_shares : mapping, optional
             Shares of the total budget for ``bootstrap`` (0.15), ``eigenvalues`` (0.05) and ``noise_variance``
             (0.03). The rest of the budget is divided by `shares`.

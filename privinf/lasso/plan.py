@@ -251,7 +251,7 @@ def check_logistic(refused: str) -> None:
     if refused:
         raise NotAvailableError(
             f"family='binomial' cannot be used with {refused}: pass variant='default', "
-            "and a list of columns as targets="
+            "and targets='selected' or a list of columns"
         )
 
 
@@ -484,9 +484,9 @@ class LogisticSiteShares:
     own_refit: float = 0.20
     neighbours: float = 0.05
     gram: float = 0.14
-    secant: float = 0.02
+    secant: float = 0.06
     meat: float = 0.02
-    score: float = 0.32
+    score: float = 0.28
 
     @classmethod
     def from_mapping(cls, shares: Mapping[str, float] | None) -> LogisticSiteShares:

@@ -121,6 +121,10 @@ CHANGED = {
     "paper": ({}, {"variant": "paper"}),
     "binomial": ({"family": "binomial"}, {}),
     "binomial sites": ({"family": "binomial", "sites": True}, {}),
+    "binomial by site": (
+        {"family": "binomial", "sites": True},
+        {"heterogeneous": True, "shared_sparsity": 1, "sparsity": 2},
+    ),
     "all targets": ({}, {"targets": "all"}),
 }
 

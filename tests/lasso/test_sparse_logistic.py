@@ -208,7 +208,7 @@ def test_sites_that_trust_a_server_give_the_same_fit():
 
 
 REFUSED = [
-    ({"heterogeneous": True}, NotAvailableError, "cannot be used with"),
+    ({"heterogeneous": True}, ArgumentError, "requires shared_sparsity="),
     ({"variant": "paper"}, NotAvailableError, "cannot be used with"),
     ({"targets": "all"}, NotAvailableError, "or a list of columns"),
     ({"bootstrap_draws": 50}, ArgumentError, "cannot be used in a fit"),
@@ -244,7 +244,7 @@ def test_other_responses_are_refused_and_secure_sums_without_named_targets():
         secure.fit(epsilon=1.0, delta=0.5 / N, sparsity=3)
     with pytest.raises(ArgumentError, match="requires max_sparsity="):
         secure.fit(epsilon=1.0, delta=0.5 / N, targets=[2])
-    with pytest.raises(NotAvailableError, match="cannot be used with heterogeneous=True"):
+    with pytest.raises(NotAvailableError, match="requires a trusted server"):
         secure.fit(epsilon=1.0, delta=0.5 / N, sparsity=3, targets=[2], heterogeneous=True)
     with pytest.raises(ArgumentError, match="center= cannot be used in a fit with family='binomial' and"):
         secure.fit(epsilon=1.0, delta=0.5 / N, sparsity=3, targets=[2], center="released")

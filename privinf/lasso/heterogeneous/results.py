@@ -268,14 +268,25 @@ def _notes(result: LassoResults) -> list[Note]:
     """Return a site's notes; not those on its complete rows, of which the joint result has its own."""
     of_rows = {note.text for note in complete_notes(result._settings)}
     notes = [note for note in result._context.ranked if note.text not in of_rows]
-    return notes if result._estimate.cov is not None else [*hidden_notes(result._settings), *notes]
+    if result._estimate.cov is not None:
+        return notes
+    hidden = hidden_notes(result._settings)
+    return [*(replace(note, text=sentence(_hidden_text(result))) for note in hidden), *notes]
+
+
+def _hidden_text(result: LassoResults) -> str:
+    """Return why a site without any interval has none."""
+    text = hidden_targets_text(result._settings)
+    if not text or result.family != "binomial":
+        return text
+    return f"no interval for {listed(result._settings['hidden'])}, because {result._estimate.weak_reason}"
 
 
 def _warnings(result: LassoResults) -> list[Note]:
     """Return a site's warnings about its intervals in the words of its notes."""
     texts = [text for _, text in result._inference.other_warnings]
     if result._estimate.cov is None:
-        texts.append(hidden_targets_text(result._settings))
+        texts.append(_hidden_text(result))
     return [Note(text if text.endswith(".") else sentence(text)) for text in dict.fromkeys(texts)]
 
 
