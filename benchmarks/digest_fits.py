@@ -296,6 +296,7 @@ def examples(
 
 
 BINARY = {"formula": "y ~ a + C(g) + z", "binary": ["z"]}
+AS_RESPONSE = {"formula": "y ~ a + z", "binary": ["z"]}
 AS_NUMBERS = {"formula": "y ~ a + z", "binary": ["z"], "binary_mechanism": "gaussian"}
 examples("quadratic", LABELS, loss="quadratic")
 examples("logistic, conditional", LABELS)
@@ -318,6 +319,12 @@ examples(
 )
 examples("exponential, radius", LABELS, loss="exponential", radius=0.7)
 examples("logistic, no noise", LABELS, {"epsilon_x": np.inf, "epsilon_y": np.inf, "delta": None})
+PURE = {"delta": None, "epsilon_x": 40.0}
+examples("logistic, Laplace noise", LABELS, PURE, n=4000, noise="laplace")
+examples("logistic, Laplace noise, radius", LABELS, PURE, radius=0.7, noise="laplace")
+examples(
+    "squared, Laplace noise and binary columns", COUNTS, PURE, loss="squared", noise="laplace", **AS_RESPONSE
+)
 
 
 @case("IWPGLM of arrays, binary column")
@@ -334,6 +341,13 @@ def _examples_grouped() -> Any:
     schema = pi.Schema({**BOUNDS, "y": ["no", "yes"], "z": (0.0, 1.0)}, unit="person", max_rows=2)
     mechanism = pi.LocalExamples(schema, "y ~ a + C(g) + z", binary=["z"])
     return mechanism.release(labelled(LABELS), epsilon_x=4.0, epsilon_y=2.0, delta=1e-3, rng=SEED)
+
+
+@case("LocalExamples, Laplace noise, several rows a person")
+def _pure_examples_grouped() -> Any:
+    schema = pi.Schema({**BOUNDS, "y": (0.0, 9.0), "z": (0.0, 1.0)}, unit="person", max_rows=2)
+    mechanism = pi.LocalExamples(schema, "y ~ a + b + C(g)", noise="laplace")
+    return mechanism.release(labelled(COUNTS), epsilon_x=4.0, epsilon_y=2.0, rng=SEED)
 
 
 # ---- parties with columns of the same people
@@ -510,12 +524,16 @@ def lasso(name: str, *, n: int = 90, by_party: bool = False, constant: bool = Fa
     @case(f"DebiasedLasso {name}")
     def fit() -> Any:
         asked = {"epsilon": 90.0, "delta": 0.05, "sparsity": 2, "targets": [0, 3], "rng": SEED} | how
-        entry_points = {key: asked.pop(key) for key in ("trust",) if key in asked}
+        entry_points = {key: asked.pop(key) for key in ("trust", "family") if key in asked}
         y, X = arrays(n)
+        if entry_points.get("family") == "binomial":
+            y = (y + np.random.default_rng(4).logistic(0.0, 1.0, n) > 0.5).astype(float)
+        else:
+            entry_points["y_bounds"] = (-4, 6)
         if constant:
             X = pi.add_constant(pd.DataFrame(X, columns=[f"x{j}" for j in range(COLUMNS)]))
-        labels = np.arange(n) % 3 if by_party or entry_points else None
-        model = pi.DebiasedLasso(y, X, x_bound=1.0, y_bounds=(-4, 6), sites=labels, **entry_points)
+        labels = np.arange(n) % 3 if by_party or "trust" in entry_points else None
+        model = pi.DebiasedLasso(y, X, x_bound=1.0, sites=labels, **entry_points)
         return model.fit(**asked)
 
 
@@ -558,6 +576,11 @@ lasso(
     **PAPER,
 )
 lasso("too little to spend", epsilon=0.2)
+LOGIT = {"family": "binomial", "n": 3000, "epsilon": 20.0}
+lasso("logistic", **LOGIT)
+lasso("logistic, secure sums", trust="secure-sum", **LOGIT)
+lasso("logistic, heterogeneous", **LOGIT, **OWN)
+lasso("logistic, heterogeneous, no noise", **LOGIT | {"epsilon": np.inf, "delta": None}, **OWN)
 
 
 @case("DebiasedLasso: joint intervals, tests and predictions")

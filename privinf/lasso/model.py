@@ -154,9 +154,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
     residual is clipped, because a residual of a logistic regression is at most 1 in absolute value. The
     weights of rows depend on x alone and are the same in the score and in the curvature, so they do not
     change the coefficients if the model of the mean is correct. As in every logistic regression, omitting a
-    relevant column shrinks the coefficients of other columns toward zero. With ``heterogeneous=True`` the shared columns
-    are selected on the rows of all sites. Each site then selects its own columns, fits all columns, and
-    debiases its targets on its own rows.
+    relevant column shrinks the coefficients of other columns toward zero. With ``heterogeneous=True`` the
+    shared columns are selected on the rows of all sites. Each site then selects its own columns, fits all
+    columns, and debiases its targets on its own rows.
 
     With ``missing="drop"`` the fit describes the complete rows. The number of complete rows is private; it
     cancels in the coefficients and in the standard errors. Clipping thresholds, quantiles and the numbers of
@@ -461,8 +461,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         accounting : {"joint", "per-interval"}
             How the budget is divided over intervals. With "joint" (default) the budget is for all intervals
             together. With "per-interval" every interval has the total budget for its own releases, as in the
-            paper; only linear heterogeneous fits and ``variant="paper"`` accept it. A budget per interval is not a
-            joint guarantee: ledgers and privacy reports always count the joint cost of all intervals.
+            paper; only linear heterogeneous fits and ``variant="paper"`` accept it. A budget per interval is
+            not a joint guarantee: ledgers and privacy reports always count the joint cost of all intervals.
         precision : {"pooled", "machine"}
             Rows for the nodewise regressions of heterogeneous fits. With "pooled" (default) the nodewise
             regressions are fitted to the rows of all sites. With "machine" they are fitted to the rows of
@@ -472,18 +472,17 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Number of other columns (neighbors) that each nodewise regression uses, in addition to the
             selected columns (double selection). The default is between 4 and 40: the largest number that the
             budget, the number of rows and the number of targets allow. The default is 4 for linear
-            heterogeneous fits, and 0 for other fits with ``targets="all"``. `LassoResults.explained_shares` reports the
-            share of each target's variance that its nodewise regression explains, and results warn if more
-            neighbors are needed. With ``variant="paper"``, `precision_sparsity` is the number of nonzero
-            entries in a column of the precision matrix (default 5).
+            heterogeneous fits, and 0 for other fits with ``targets="all"``. `LassoResults.explained_shares`
+            reports the share of each target's variance that its nodewise regression explains, and results
+            warn if more neighbors are needed. With ``variant="paper"``, `precision_sparsity` is the number of
+            nonzero entries in a column of the precision matrix (default 5).
         iterations : int, optional
             Number of blocks in which columns are selected, one block after the other. The default is 3, or 2
-            with ``family="binomial"``. The columns
-            of a block are selected by their products with the residuals of a fit to all earlier blocks. With
-            ``variant="paper"``, `iterations` is T of the paper, by default the logarithm of the total number
-            of rows, rounded up. With secure sums, each block needs a separate release, which takes its share
-            of the budget. One block detects more with few rows and many columns, and several blocks detect
-            more if all columns are correlated.
+            with ``family="binomial"``. The columns of a block are selected by their products with the
+            residuals of a fit to all earlier blocks. With ``variant="paper"``, `iterations` is T of the
+            paper, by default the logarithm of the total number of rows, rounded up. With secure sums, each
+            block needs a separate release, which takes its share of the budget. One block detects more with
+            few rows and many columns, and several blocks detect more if all columns are correlated.
         clip : float, optional
             Clipping threshold of residuals and products in the selection and in the refit, in multiples of
             the released scale of the residuals; default 1.5. With ``variant="paper"`` the threshold is R of

@@ -433,6 +433,12 @@ case(
     },
     method=True,
 )
+case(
+    "LocalExamples.release, Laplace noise",
+    lambda w: pi.LocalExamples(SCHEMA, "g ~ a + b", noise="laplace").release,
+    lambda w: {"rows": w.frame, "epsilon_x": 4.0, "epsilon_y": 2.0, "ledger": w.ledger, "rng": 0},
+    method=True,
+)
 PARTY = pi.Schema({"a": (0.0, 1.0), "b": (0.0, 1.0)})
 case("RandomMixing", pi.RandomMixing, {"schema": PARTY, "k": 12}, lambda r, w: r.release(**ROWS(w)))
 case("RandomMixing.release", lambda w: pi.RandomMixing(PARTY, k=12).release, ROWS, method=True)
@@ -634,6 +640,18 @@ case("IWPGLM.fit", lambda w: examples(w).fit, ASK, shown, method=True)
 case("IWPGLM.release", lambda w: examples(w).release, ASK, method=True)
 
 
+def pure_examples(w: World) -> pi.IWPGLM:
+    """Return a model of local examples with Laplace noise, whose response has two levels."""
+    frame = w.frame.assign(g=np.where(w.frame["g"] == LEVELS[0], *LEVELS[:2]))
+    schema = pi.Schema({**BOUNDS, "g": LEVELS[:2]})
+    return pi.IWPGLM.from_formula("g ~ a + b", frame, schema=schema, noise="laplace", ledger=w.ledger)
+
+
+PURE = {"epsilon_x": 40.0, "epsilon_y": 4.0, "rng": 0}
+case("IWPGLM.fit, Laplace noise", lambda w: pure_examples(w).fit, PURE, shown, method=True)
+case("IWPGLM.release, Laplace noise", lambda w: pure_examples(w).release, PURE, method=True)
+
+
 def party(cls: Any, **options: Any) -> None:
     """Register a model of several parties."""
 
@@ -695,6 +713,30 @@ case(
     "DebiasedLasso.fit",
     lambda w: pi.DebiasedLasso(**arrays(w)).fit,
     {"epsilon": 500.0, "delta": 1e-3, "sparsity": 1, "targets": "all", "rng": 0},
+    shown,
+    method=True,
+)
+case(
+    "DebiasedLasso.fit, logistic by site",
+    lambda w: (
+        pi.DebiasedLasso(
+            w.frame["y"] > 0.5,
+            w.frame[["a", "b"]],
+            x_bound=1.0,
+            family="binomial",
+            sites=np.arange(len(w.frame)) % 2,
+            ledger=w.ledger,
+        ).fit
+    ),
+    {
+        "epsilon": 1e5,
+        "delta": 1e-3,
+        "sparsity": 2,
+        "shared_sparsity": 1,
+        "heterogeneous": True,
+        "targets": [0],
+        "rng": 0,
+    },
     shown,
     method=True,
 )

@@ -164,7 +164,21 @@ def _fits() -> list[Any]:
         for trust in ("server", "secure-sum")
         for rng in (0, None)
     ]
-    return [*glm, *moments, *lasso, _peelings, _others]
+    logistic = [
+        lambda fed, rng=rng: pi.DebiasedLasso.from_formula(
+            "hit ~ u + v + C(g)", fed, schema=SCHEMA, family="binomial"
+        ).fit(
+            epsilon=2000.0,
+            delta=1e-5,
+            sparsity=2,
+            shared_sparsity=1,
+            heterogeneous=True,
+            targets=["u"],
+            rng=rng,
+        )
+        for rng in (0, None)
+    ]
+    return [*glm, *moments, *lasso, *logistic, _peelings, _others]
 
 
 def _peelings(federation: Recorded) -> None:

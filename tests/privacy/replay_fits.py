@@ -830,6 +830,9 @@ lasso(
     parties=True,
     targets="selected",
 )
+OWN_LOGITS = {"family": "binomial", "heterogeneous": True, "shared_sparsity": 1, "parties": True}
+lasso("logistic, heterogeneous", epsilon=200.0, rows=600, **OWN_LOGITS)
+lasso("too little to spend, logistic, heterogeneous", epsilon=20.0, rows=600, **OWN_LOGITS)
 lasso("secure sums", trust="secure-sum")
 lasso(
     "secure sums, a colluding site, noise variance", trust="secure-sum", max_colluding=1, noise_variance=True
@@ -881,6 +884,7 @@ lasso(
 lasso(
     "dropped rows, logistic, no other complete", dropping="alone", family="binomial", epsilon=200.0, rows=300
 )
+lasso("dropped rows, logistic, heterogeneous", dropping="forth", epsilon=200.0, rows=600, **OWN_LOGITS)
 lasso(
     "dropped rows, heterogeneous",
     dropping="back",

@@ -148,24 +148,56 @@ def test_no_row_leaves_the_finite_numbers():
         assert np.abs(found).max() <= 3.0 * SITE_OPS[name].record_sensitivity(args, P).bound * (1.0 + 1e-9)
 
 
+SITES = "DebiasedLasso logistic, heterogeneous"
+
+
 @pytest.mark.audit
-@pytest.mark.parametrize("name", ["DebiasedLasso logistic", "DebiasedLasso logistic, parties, selected"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DebiasedLasso logistic",
+        "DebiasedLasso logistic, parties, selected",
+        SITES,
+        "DebiasedLasso dropped rows, logistic, heterogeneous",
+    ],
+)
 def test_a_replayed_fit_of_neighbours_is_charged_for_all_that_differs(name):
     found = audit(run_of(name), allowed=allowed(name))
     assert not found.complaints
     assert not found.refused
 
 
+DEAR = {
+    "a block at the price of all": (
+        "DebiasedLasso logistic",
+        Mutant(
+            "lasso.logistic",
+            "LogisticBlocks.selected",
+            "budget.selection * size / selections",
+            "budget.selection",
+        ),
+    ),
+    "the fit of a site on the rows of all sites": (
+        SITES,
+        Mutant(
+            "lasso.heterogeneous.logistic",
+            "_own_sums",
+            "replace(sums, units=own)",
+            "replace(sums, units=own, sites=None)",
+        ),
+    ),
+    "the rate of the response at its price twice": (
+        SITES,
+        Mutant("lasso.plan", "LogisticSiteShares.own_fit", "self.rate * rho / 2.0", "self.rate * rho"),
+    ),
+}
+
+
 @pytest.mark.audit
-def test_a_whole_fit_that_spends_more_than_asked_is_seen():
-    name = "DebiasedLasso logistic"
+@pytest.mark.parametrize("kind", DEAR)
+def test_a_whole_fit_that_spends_more_than_asked_is_seen(kind):
+    name, dear = DEAR[kind]
     asked, delta = ASKED[name]
-    dear = Mutant(
-        "lasso.logistic",
-        "LogisticBlocks.selected",
-        "budget.selection * size / selections",
-        "budget.selection",
-    )
     for expected, broken in ((False, nullcontext()), (True, dear.applied())):
         with broken:
             spent = audit(run_of(name), allowed=allowed(name)).ledger.total().epsilon(delta)

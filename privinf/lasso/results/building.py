@@ -58,8 +58,8 @@ RATE_ALONE = (
     "estimated, and the sparse fit has only a constant"
 )
 RATE_OF_SITE = (
-    "{}. Only the rate of this site's response was released; its sparse fit has the columns and coefficients "
-    "of the regression on the rows of all sites"
+    "{}. Only the rate of this site's response was released; its sparse fit is that of all rows, with an "
+    "intercept of its own"
 )
 DOUBTFUL = (
     "The intervals are not reliable, because in the sparse logistic fit, {}; keep fewer columns, pass fewer "
