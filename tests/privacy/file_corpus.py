@@ -116,6 +116,8 @@ def _releases(folder: Path) -> list[Kind]:
     made["moments of columns"] = columns.release(data, epsilon=40.0, delta=1e-6, rng=1)
     answers = pi.IWPGLM.from_formula("g ~ a + b", data, schema=SCHEMA, loss="multinomial")
     made["answers"] = answers.release(epsilon_x=20.0, epsilon_y=5.0, delta=1e-6, rng=1)
+    pure = pi.IWPGLM.from_formula("y ~ a + b", data, schema=SCHEMA, loss="squared", noise="laplace")
+    made["examples with Laplace noise"] = pure.release(epsilon_x=20.0, epsilon_y=5.0, rng=1)
     parties = pi.RMGMOLS.from_formula("y ~ a + b + C(g)", data, schema=SCHEMA, parties=PARTIES, k=20)
     sent = parties.release(mu=40.0, rng=1)
     made["party"] = sent["one"]
@@ -191,6 +193,17 @@ def _results(folder: Path) -> list[Kind]:
         "DebiasedLasso": pi.DebiasedLasso(
             y, X, sites=np.arange(200) % 2, trust="server", x_bound=3.0, y_bounds=(-4, 6)
         ).fit(epsilon=60.0, delta=1e-5, sparsity=1, targets=[0, 1], rng=1),
+        "DebiasedLasso logistic by site": pi.DebiasedLasso(
+            (y > 1).astype(float), X, sites=np.arange(200) % 2, x_bound=3.0, family="binomial"
+        ).fit(
+            epsilon=900.0,
+            delta=1e-5,
+            sparsity=2,
+            shared_sparsity=1,
+            heterogeneous=True,
+            targets=[0, 1],
+            rng=1,
+        ),
     }
     sent = pi.Moments(SCHEMA, columns=["y", "a", "b", "C(g)"]).release(data, **noise)
     rows = pi.Modulation(SCHEMA, "y ~ a + b").release(data, **noise)
