@@ -53,12 +53,12 @@ class Total:
 
     Notes
     -----
-    **Privacy.** Reads no rows. The function delta(epsilon) is exact for Gaussian releases, randomized
-    responses and worst-case (epsilon, delta) releases. In the worst case, an (epsilon, delta) release reveals
-    the record with probability delta, and otherwise has the loss of a randomized response. The Gaussian
-    losses add up to one Gaussian loss, and the losses of the randomized responses add up to a discrete loss
-    with values l_j and probabilities p_j. The probability that no release reveals the record is prod(1 -
-    delta_i)::
+    **Privacy.** Costs nothing: no rows are read. The function delta(epsilon) is exact for Gaussian releases,
+    randomized responses and worst-case (epsilon, delta) releases. In the worst case, an (epsilon, delta)
+    release reveals the record with probability delta, and otherwise has the loss of a randomized response.
+    The Gaussian losses add up to one Gaussian loss, and the losses of the randomized responses add up to a
+    discrete loss with values l_j and probabilities p_j. The probability that no release reveals the record is
+    prod(1 - delta_i)::
 
         delta(eps) = 1 - prod(1 - delta_i) (1 - sum_j p_j delta_Gauss(eps - l_j))
 
@@ -250,7 +250,7 @@ class ParallelTotal:
     worlds: tuple[Total, ...]
 
     def epsilon(self, delta: float) -> float:
-        """Return the largest epsilon of a group, at a given delta.
+        """Return the largest epsilon over all groups of units, at a given delta.
 
         Parameters
         ----------
@@ -265,7 +265,7 @@ class ParallelTotal:
         return max(world.epsilon(delta) for world in self.worlds)
 
     def delta(self, epsilon: float) -> float:
-        """Return the largest delta of a group, at a given epsilon.
+        """Return the largest delta over all groups of units, at a given epsilon.
 
         Parameters
         ----------
@@ -281,12 +281,12 @@ class ParallelTotal:
 
     @property
     def mu(self) -> float:
-        """Largest mu of a group; NotAvailableError if some group has no mu."""
+        """Largest mu over all groups of units; NotAvailableError if some group has no mu."""
         return max(world.mu for world in self.worlds)
 
     @property
     def rho(self) -> float:
-        """Largest rho of a group; NotAvailableError if some group has no rho."""
+        """Largest rho over all groups of units; NotAvailableError if some group has no rho."""
         return max(world.rho for world in self.worlds)
 
 
@@ -311,9 +311,9 @@ def compose(losses: Iterable[Loss]) -> Total:
 
     Notes
     -----
-    **Privacy.** Reads no rows. For mechanisms of different kinds, epsilon(delta) is exact if the parameters
-    of all releases were fixed in advance. If parameters are chosen adaptively, a limit must be in mu^2, rho
-    or pure epsilon, like the limit of a :class:`~privinf.accounting.Budget`.
+    **Privacy.** Costs nothing: no rows are read. For mechanisms of different kinds, epsilon(delta) is exact
+    if the parameters of all releases were fixed in advance. If parameters are chosen adaptively, a limit must
+    be in mu^2, rho or pure epsilon, like the limit of a :class:`~privinf.accounting.Budget`.
 
     Examples
     --------

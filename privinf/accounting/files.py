@@ -67,19 +67,19 @@ class LedgerFile(Ledger):
 
     Notes
     -----
-    **Privacy.** Reads no rows. Each charge locks the file. A charge first reads the charges of all processes,
-    then refuses a release that would exceed the limit, and otherwise appends a line. The line and the anchor
-    are on the disk when the call returns. If two processes request the rest of a budget at the same time, one
-    of them is refused. Therefore the limit cannot be exceeded. A fit with several releases checks its total
-    cost first, and then charges each release. If another process spends the rest of the budget in the
-    meantime, the next release of the fit is refused with BudgetExceededError. The fit then has no result, and
-    its earlier charges are kept. Every line is authenticated with a secret key in the first line, so only the
-    owner of the file may read it. With the anchor, privinf detects a ledger that was truncated, changed or
-    replaced by an older copy, and refuses it. A running process also keeps the last line that it read. If the
-    ledger and the anchor are both replaced by older copies, only a process that has the ledger open detects
-    the replacement, so protect both files as you protect the rows. If a `Site` has a `LedgerFile`, the cost
-    of a planned fit is checked against the limit but not reserved, so other processes may spend this budget
-    before the fit ends.
+    **Privacy.** Costs nothing: no rows are read. Each charge locks the file. A charge first reads the charges
+    of all processes, then refuses a release that would exceed the limit, and otherwise appends a line. The
+    line and the anchor are on the disk when the call returns. If two processes request the rest of a budget
+    at the same time, one of them is refused. Therefore the limit cannot be exceeded. A fit with several
+    releases checks its total cost first, and then charges each release. If another process spends the rest of
+    the budget in the meantime, the next release of the fit is refused with BudgetExceededError. The fit then
+    has no result, and its earlier charges are kept. Every line is authenticated with a secret key in the
+    first line, so only the owner of the file may read it. With the anchor, privinf detects a ledger that was
+    truncated, changed or replaced by an older copy, and refuses it. A running process also keeps the last
+    line that it read. If the ledger and the anchor are both replaced by older copies, only a process that has
+    the ledger open detects the replacement, so protect both files as you protect the rows. If a `Site` has a
+    `LedgerFile`, the cost of a planned fit is checked against the limit but not reserved, so other processes
+    may spend this budget before the fit ends.
 
     Examples
     --------

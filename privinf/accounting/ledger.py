@@ -60,15 +60,15 @@ class Ledger:
 
     Notes
     -----
-    **Privacy.** Reads no rows. A mechanism records the cost of a release in the ledger before it reads rows.
-    A refusal therefore does not depend on any row, and an error after the charge does not undo the charge.
-    Costs are added as exact rational numbers, in the currency of the limit (mu^2, rho or epsilon). Charges
-    are atomic over threads. A copy of the object refers to the same ledger, and a pickle or a JSON text
-    contains all charges. If a pickle or text is loaded in a process in which the ledger still exists, the
-    loaded object refers to that ledger. In any other process the loaded ledger can only be read, because
-    charges to other copies would not be counted. A ledger with a limit can only be read in a forked process,
-    too. A limit is enforced in one process only. For several processes, split the budget over them, or keep
-    the ledger in a `LedgerFile`.
+    **Privacy.** Costs nothing: no rows are read. A mechanism records the cost of a release in the ledger
+    before it reads rows. A refusal therefore does not depend on any row, and an error after the charge does
+    not undo the charge. Costs are added as exact rational numbers, in the currency of the limit (mu^2, rho or
+    epsilon). Charges are atomic over threads. A copy of the object refers to the same ledger, and a pickle or
+    a JSON text contains all charges. If a pickle or text is loaded in a process in which the ledger still
+    exists, the loaded object refers to that ledger. In any other process the loaded ledger can only be read,
+    because charges to other copies would not be counted. A ledger with a limit can only be read in a forked
+    process, too. A limit is enforced in one process only. For several processes, split the budget over them,
+    or keep the ledger in a `LedgerFile`.
 
     Examples
     --------

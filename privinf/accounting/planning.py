@@ -39,7 +39,7 @@ class PlannedRelease:
 
     Notes
     -----
-    **Privacy.** Reads no rows.
+    **Privacy.** Costs nothing: no rows are read.
     """
 
     label: str
@@ -62,9 +62,9 @@ class PlanReport:
 
     Notes
     -----
-    **Privacy.** Reads no rows. The releases of a plan are fixed in advance, so the joint epsilon is exact
-    even if mechanisms of different kinds are combined. A ledger converts every loss to the currency of its
-    limit (mu^2 or rho), so the epsilon that corresponds to its charges is at least as large.
+    **Privacy.** Costs nothing: no rows are read. The releases of a plan are fixed in advance, so the joint
+    epsilon is exact even if mechanisms of different kinds are combined. A ledger converts every loss to the
+    currency of its limit (mu^2 or rho), so the epsilon that corresponds to its charges is at least as large.
     """
 
     lines: tuple[PlannedRelease, ...]
@@ -182,7 +182,7 @@ def plan(releases: Sequence[Mapping[str, Any] | LedgerEntry | Loss], *, delta: f
 
     Notes
     -----
-    **Privacy.** Reads no rows.
+    **Privacy.** Costs nothing: no rows are read.
 
     Examples
     --------

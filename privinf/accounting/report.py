@@ -104,8 +104,9 @@ class PrivacyReport:
 
     Notes
     -----
-    **Privacy.** Reads no rows. Totals are the joint cost of all releases. A budget per interval or per party
-    changes the noise, but the totals always count all intervals and all parties together.
+    **Privacy.** Costs nothing: no rows are read. Totals are the joint cost of all releases. A budget per
+    interval or per party changes the noise, but the totals always count all intervals and all parties
+    together.
 
     Examples
     --------

@@ -213,7 +213,7 @@ def load_schema(path: AnyPath) -> Schema:
 
     Notes
     -----
-    **Privacy.** Reads no rows.
+    **Privacy.** Costs nothing: no rows are read.
 
     Examples
     --------

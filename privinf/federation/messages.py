@@ -71,7 +71,8 @@ class Query:
     version : int
         Version of the statistic.
     design : str
-        SHA-256 digest of the design to which the query applies; empty for "describe" and "design".
+        SHA-256 digest of the design (columns and bounds) to which the query applies; empty for "describe" and
+        "design".
     session : str
         Identifier of one server's session.
     sequence : int

@@ -226,7 +226,7 @@ class SitePolicy:
         op : str
             Name of the statistic.
         masked : bool
-            Whether the sum is a part of a secure sum. If False, it is sent to the server without noise.
+            Whether the sum is a part of a secure sum. If False, the sum is sent to the server without noise.
 
         Raises
         ------

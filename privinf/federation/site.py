@@ -432,7 +432,8 @@ class Site:
     def description(self) -> dict[str, Any]:
         """Return public facts about the site: version, columns, bounds, digest of the design, permissions.
 
-        If the site imputes missing values, the facts state this, whether or not rows have missing values.
+        If the site imputes missing values, the description states this, whether or not rows have missing
+        values.
 
         Returns
         -------

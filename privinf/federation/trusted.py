@@ -87,9 +87,9 @@ class TrustedServer:
         uses the other sites.
     relation : {"replace-one", "zero-out"}
         Neighboring relation of all guarantees. Under "replace-one" one record is replaced by any other
-        record, and under "zero-out" by a record that contributes nothing. The sensitivity is about half as
-        large, and the guarantee is weaker. The method `top_k` is not available. The policies of the sites
-        must allow "zero-out".
+        record, and under "zero-out" by a record that contributes nothing. Under "zero-out" the sensitivity is
+        about half as large, the guarantee is weaker, and the method `top_k` is not available. The policies of
+        the sites must allow "zero-out".
     trust : {"server", "central"}
         Trust model that ledger entries state. Use "central" if one curator holds the rows of all sites.
 
@@ -199,9 +199,9 @@ class TrustedServer:
         path : path
             The secret file.
         begun : bool, optional
-            Whether it is known from other files that noise was drawn, or planned, with the stored key. If
-            True, the stored key is used. If False, the stored key is replaced, unless noise was drawn with
-            it. By default the stored key is used if the file contains an answer of a site. See `NoiseFile`.
+            Whether other files prove that noise was drawn, or planned, with the stored key. If True, the
+            stored key is used. If False, the stored key is replaced, unless noise was drawn with it. By
+            default the stored key is used if the file contains an answer of a site.
 
         Returns
         -------
@@ -282,7 +282,7 @@ class TrustedServer:
         Parameters
         ----------
         losses : sequence of Loss
-            Losses of the releases.
+            Privacy losses of the releases.
         name : str
             Name of the reservation.
         position : int
@@ -371,7 +371,7 @@ class TrustedServer:
         ------
         AlignmentError
             Raised if the total of a secure sum is impossible for any rows, or more than `retries` repeated
-            attempts failed. The charge is kept.
+            attempts failed. The cost stays in the ledger.
         ArgumentError
             Raised if an argument of the statistic is invalid; nothing was charged or queried.
         BudgetExceededError
@@ -421,7 +421,7 @@ class TrustedServer:
 
         Notes
         -----
-        **Privacy.** Reads no rows.
+        **Privacy.** Costs nothing: no rows are read.
         """
         statistic, record_sensitivity, names = self._rounds.check(op, args, sites)
         line = sum_line(
@@ -464,7 +464,7 @@ class TrustedServer:
             solve_scale(1.0, mu / 4.0, size, self._noise.source)
 
     def release(self, planned: PlannedQuery) -> NoisySum:
-        """Make or repeat a release that this server, or an earlier one that was stopped, has planned.
+        """Make or repeat a release that was planned by this server, or by an earlier server that was stopped.
 
         The release is charged unless the ledger already contains exactly its entry. If the ledger already
         contains this entry, the release is a repetition: it costs nothing, and its result is the same. Sites

@@ -201,7 +201,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Columns that are public, in addition to the constant of `privinf.add_constant`. Public columns are not
         protected.
     binary : sequence of column names or positions
-        Columns that contain 0 and 1. Such columns are released by randomized response.
+        Columns with the values 0 and 1. Such columns are released by randomized response.
     binary_mechanism : {"response", "gaussian"}
         How binary columns and factors are released. The choice "response" (default) is randomized response.
         The choice "gaussian" is Gaussian noise, as in the paper, which is less accurate.
@@ -243,7 +243,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
     References
     ----------
     "Learning with locally private examples by inverse Weierstrass private stochastic gradient descent",
-    Theorem 5.1 and Algorithm 1; Stefanski, L. A. and Carroll, R. J. (1987), Biometrika 74, 703-716.
+    Theorem 5.1 and Algorithm 1. Stefanski and Carroll (1987), Biometrika 74, 703-716.
 
     Examples
     --------
@@ -342,8 +342,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             default they are the bounds of the label, which must be (0, 1) or (-1, 1). For a label without
             bounds, values above 0 are the second level.
         binary : sequence of str
-            Numeric columns that contain 0 and 1. Such columns are released by randomized response, as factors
-            always are.
+            Numeric columns with the values 0 and 1. Such columns are released by randomized response, as
+            factors always are.
         binary_mechanism : {"response", "gaussian"}
             How binary columns and factors are released. The choice "response" (default) is randomized
             response. The choice "gaussian" is Gaussian noise, as in the paper, which is less accurate.

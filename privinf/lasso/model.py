@@ -141,7 +141,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
     ``trust="server"`` columns are selected one by one with noise (peeling), which needs access to sums
     without noise. With secure sums the products of the residual with all p columns are released once, with
     Gaussian noise, and the columns with the largest products are selected. The vector of the p products of a
-    record is shrunk to a norm of at most C = R sigma sqrt(p), so the l2 sensitivity is 2C. The detection
+    record is shrunk to a norm of at most C, so the l2 sensitivity is 2C. C grows as sqrt(p). The detection
     limit of secure sums is higher, because the noise of the selection grows as sqrt(p).
     `LassoResults.picks_from` reports this limit, and results warn if a relevant column may be missed. In a
     logistic fit with secure sums, products are clipped one by one and vectors are not shrunk.

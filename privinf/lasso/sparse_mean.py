@@ -440,7 +440,7 @@ def sparse_mean(
     Warns
     -----
     WeakIdentificationWarning
-        Issued if almost all signs of some coordinate are, or may be, equal (saturation). This happens if
+        Issued if almost all signs of some coordinate are, or may be, equal (saturation). Saturation occurs if
         sqrt(n) abs(mu) is above twice `scale`, or if the noise does not exclude such a value. The warning is
         also issued if no client answered for a coordinate.
 
@@ -450,10 +450,10 @@ def sparse_mean(
     Clients hold the rows of different people, so epsilon is the total cost.
 
     Rows are assumed to be N(mu, scale^2 I) with a known scale, so the distribution of the sign of a mean of n
-    rows depends only on mu sqrt(n)/scale. The estimate is ``scale Phi^-1(share of positive signs)/sqrt(n)``,
-    and its error is linear in the number of coordinates p even if mu is sparse. The error grows with p
-    because the server is not trusted. All coordinates have the same number of clients, up to a difference of
-    one client. If each client chose a coordinate at random, these numbers would differ more.
+    rows depends only on mu sqrt(n)/scale. With the share of positive signs, the estimate is ``scale
+    Phi^-1(share of positive signs)/sqrt(n)``, and its error is linear in the number of coordinates p even if
+    mu is sparse. This growth with p is the cost of the local model, in which no server is trusted. The
+    coordinates are assigned to clients so that the numbers of clients per coordinate differ by at most one.
 
     References
     ----------

@@ -106,8 +106,8 @@ class RMGMOLS(PartyModel):
         Whether to release the noisy sum over all people as well (the all-ones row of the mixing matrix), and
         to add a constant (``const``) as the first column of the regression (default: True).
     share : float, optional
-        Weight of the all-ones row in the mixing matrix, as a share in (0, 1). By default it is computed from
-        the noise and n.
+        Weight of the all-ones row in the mixing matrix, as a share in (0, 1). By default the weight is
+        computed from the noise and n.
     diameter : {"own", "largest"}, optional
         Diameter to which the noise of a party is calibrated: the diameter of the party's own columns
         (default), or the largest diameter of all parties (d_max of the paper).
@@ -242,8 +242,8 @@ class RMGMOLS(PartyModel):
             Whether to release the noisy sum over all people as well (the all-ones row of the mixing matrix),
             and to add a constant (``const``) as the first column of the regression (default: True).
         share : float, optional
-            Weight of the all-ones row in the mixing matrix, as a share in (0, 1). By default it is computed
-            from the noise and n.
+            Weight of the all-ones row in the mixing matrix, as a share in (0, 1). By default the weight is
+            computed from the noise and n.
         diameter : {"own", "largest"}, optional
             Diameter to which the noise of a party is calibrated: the diameter of the party's own columns
             (default), or the largest diameter of all parties (d_max of the paper).

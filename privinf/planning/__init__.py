@@ -97,7 +97,8 @@ class Study:
     def best(self) -> str | None:
         """Name of the estimator with the narrowest intervals (geometric mean); None without widths.
 
-        An estimator that identifies more coefficients is preferred to narrower intervals.
+        Estimators are ranked first by the number of coefficients that they identify, and then by the width of
+        their intervals.
         """
         ranks = {cell.name: _rank(cell) for cell in self.cells if np.isfinite(cell.widths).any()}
         return min(ranks, key=lambda name: ranks[name]) if ranks else None
@@ -167,9 +168,9 @@ class Study:
         -------
         int
             Smallest number of people for which the predicted width or power attains the target at the planned
-            budget. The number is at most 5,000,000, and it is accurate to about 1%. It does not depend on the
-            number of people in the plan, with which the search starts. The number includes rows that lack a
-            value, if the guesses have `complete` below 1.
+            budget. The number is at most 5,000,000, and it is accurate to about 1%. The result does not
+            depend on the number of people in the plan, with which the search starts. The number includes rows
+            that lack a value, if the guesses have `complete` below 1.
 
         Raises
         ------
@@ -178,7 +179,7 @@ class Study:
 
         Notes
         -----
-        **Privacy.** Reads no rows.
+        **Privacy.** Costs nothing: no rows are read.
         """
         goal = Goal(width=width, effect=effect, power=power, coefficient=coefficient, estimator=estimator)
         with progress_bar(progress, "people needed", unit="fit"):
@@ -237,7 +238,7 @@ class Study:
 
         Notes
         -----
-        **Privacy.** Reads no rows.
+        **Privacy.** Costs nothing: no rows are read.
         """
         goal = Goal(width=width, effect=effect, power=power, coefficient=coefficient, estimator=estimator)
         with progress_bar(progress, "budget needed", unit="fit"):
@@ -302,7 +303,7 @@ class Study:
 
         Notes
         -----
-        **Privacy.** Reads no rows.
+        **Privacy.** Costs nothing: no rows are read.
         """
         import pandas as pd
 
@@ -360,15 +361,15 @@ class Study:
 
         Notes
         -----
-        The covariance is ``A^-1 (meat + noise) A^-1 / n``. Here A is the second-moment matrix of the columns,
-        and meat is the second-moment matrix of the scores without noise. The matrix noise is the contribution
-        of the privacy noise and the modulation, up to the fourth cumulants of the modulation. The moments are
-        computed from 50,000 simulated people, and variances are averaged over 24 random sets of directions.
-        With the exact sensitivity the total noise variance of a released vector is the same for every number
-        of directions, and only terms of fourth order in the amplitude differ. With the Lipschitz sensitivity
-        of the paper, less noise is needed for more directions.
+        The covariance of the coefficients is ``A^-1 (meat + noise) A^-1 / n``. Here A is the second-moment
+        matrix of the columns, and meat is the second-moment matrix of the scores without noise. The matrix
+        noise is the contribution of the privacy noise and the modulation, up to the fourth cumulants of the
+        modulation. The moments are computed from 50,000 simulated people, and variances are averaged over 24
+        random sets of directions. With the exact sensitivity the total noise variance of a released vector is
+        the same for every number of directions, and only terms of fourth order in the amplitude differ. With
+        the Lipschitz sensitivity of the paper, less noise is needed for more directions.
 
-        **Privacy.** Reads no rows.
+        **Privacy.** Costs nothing: no rows are read.
         """
         options = ModulationOptions(
             contraction=contraction, amplitude=amplitude, frequency=frequency, sensitivity=sensitivity
@@ -561,13 +562,13 @@ def plan_study(
 
     The widths are predicted by simulation, because the formula of the covariance of a fit has terms that
     depend on the fit. Such terms are the residuals after noisy clipping, the number of mixed rows, and the
-    columns for which the noise is too large. Widths are therefore simulated. Each estimator is fitted 16 to
-    48 times to simulated rows with simulated noise (up to 96 times with at most 20,000 people). The
-    simulation stops early when the relative standard error of each median width is at most 2.5%. It also
-    stops for an estimator whose intervals are wider, by at least two standard errors, than those of another
-    estimator. The median widths are reported. Weakly identified fits do not count for the median width. If
-    most fits are weakly identified, no width is predicted. Sums over sites have the same noise as the sums of
-    one curator, and are simulated in the same way. Only for `DebiasedLasso` are secure sums simulated
+    columns for which the noise is too large. Each estimator is fitted 16 to 48 times to simulated rows with
+    simulated noise (up to 96 times with at most 20,000 people). The simulation stops early when the relative
+    standard error of each median width is at most 2.5%. The simulation of an estimator also stops if its
+    intervals are wider, by at least two standard errors, than the intervals of another estimator. The median
+    widths are reported. Weakly identified fits do not count for the median width. If most fits are weakly
+    identified, no width is predicted. Sums over sites have the same noise as the sums of one curator, and are
+    simulated in the same way. The exception is `DebiasedLasso`, for which fits with secure sums are simulated
     separately.
 
     Examples

@@ -99,8 +99,8 @@ class Guesses:
 
     Notes
     -----
-    **Privacy.** No row is read. Guesses must come from other sources than the rows to be protected. Guesses
-    that are computed from these rows would be a release that no ledger counts.
+    **Privacy.** Costs nothing: no rows are read. Guesses must come from other sources than the rows to be
+    protected. Guesses that are computed from these rows would be a release that no ledger counts.
 
     Examples
     --------

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Results(FittedResult, UnavailableAttributes):
     """Results of a private fit: coefficients, covariance, tests and intervals.
 
-    Results are made by the method ``fit`` of a model. They cannot be changed, and they can be pickled.
+    Results are made by the method ``fit`` of a model. Results objects are immutable and can be pickled.
 
     Parameters
     ----------

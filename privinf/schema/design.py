@@ -188,8 +188,8 @@ class Design:
 
         Notes
         -----
-        **Privacy.** No row is read. Costs nothing: the design is computed from the formula and the schema,
-        which are public.
+        **Privacy.** Costs nothing: no rows are read. Costs nothing: the design is computed from the formula
+        and the schema, which are public.
 
         Examples
         --------
@@ -315,7 +315,7 @@ class Design:
 
     @property
     def y_center(self) -> float:
-        """Response that is 0 in scaled units; 0 if the response is public or there is no constant."""
+        """Value of the response that is 0 in scaled units; 0 for a public response or without a constant."""
         return self.outcome.affine(centred=self.constant is not None)[0]
 
     @property
@@ -341,7 +341,7 @@ class Design:
 
     @property
     def diameter(self) -> float:
-        """Replace-one sensitivity of a row: the smaller of the box diameter and twice the radius."""
+        """Replace-one sensitivity of a row: the smaller of `box_diameter` and twice the radius."""
         ball = math.inf if self.radius is None else 2.0 * self.radius
         return min(self.box_diameter, ball)
 
@@ -408,7 +408,7 @@ class Design:
         return clipped_inputs((self.outcome.column, *private_columns), self.schema)
 
     def mapped(self, coefficients: Floats) -> Floats:
-        """Return coefficients of the user's columns, ``M^-1 b``, from coefficients b of the internal columns.
+        """Convert coefficients b of the internal columns to coefficients ``M^-1 b`` of the user's columns.
 
         Parameters
         ----------

@@ -57,7 +57,7 @@ class Schema:
     unit : str, optional
         Column that identifies the person (or firm, or household), if a person may have several rows.
     max_rows : int
-        Largest number of rows of one unit. It is public, and the sensitivity grows with it.
+        Largest number of rows of one unit. The number is public, and the sensitivity grows with it.
 
     Raises
     ------

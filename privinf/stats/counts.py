@@ -852,8 +852,8 @@ def counts(
     are obtained by inverting score tests.
 
     **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
-    Every record is read. A replaced record moves from one cell to another, so the vector of counts changes by
-    at most sqrt 2, for any number of cells.
+    Reads every row. A replaced record moves from one cell to another, so the vector of counts changes by at
+    most sqrt 2, for any number of cells.
 
     Examples
     --------
@@ -992,8 +992,8 @@ def crosstab(
     its cells add up to its margins.
 
     **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
-    Every record is read. A replaced record moves from one cell to another, and may move to another row and
-    column, so the weighted vector of counts changes by at most sqrt 2.
+    Reads every row. A replaced record moves from one cell to another, and may move to another row and column,
+    so the weighted vector of counts changes by at most sqrt 2.
 
     Examples
     --------
@@ -1137,8 +1137,8 @@ def histogram(
     Notes
     -----
     **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
-    Every record is read. A replaced record moves from one bin to another, so the vector of counts changes by
-    at most sqrt 2. The edges must be chosen without looking at the data.
+    Reads every row. A replaced record moves from one bin to another, so the vector of counts changes by at
+    most sqrt 2. The edges must be chosen without looking at the data.
 
     Examples
     --------

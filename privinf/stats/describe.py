@@ -280,8 +280,8 @@ def describe(
     Notes
     -----
     **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
-    Every record is read. All columns are checked before the first release. Each numeric column has two
-    releases with Gaussian noise. The sums of values and squares cost 0.4 of the mu^2 of the column, and its
+    Reads every row. All columns are checked before the first release. Each numeric column has two releases
+    with Gaussian noise. The sums of values and squares cost 0.4 of the mu^2 of the column, and its
     distribution function at 1,024 equal cells between its bounds costs 0.6. A factor whose levels are texts
     has one release, of the counts of its levels.
 

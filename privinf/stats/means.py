@@ -521,8 +521,8 @@ def mean(
     Notes
     -----
     **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
-    Every record is read. Let u be a clipped value, in units in which the clipping thresholds are -1 and 1.
-    The sums of u and of u^2 are released together, at the cost of the sum of u alone. If `by` is passed, the
+    Reads every row. Let u be a clipped value, in units in which the clipping thresholds are -1 and 1. The
+    sums of u and of u^2 are released together, at the cost of the sum of u alone. If `by` is passed, the
     counts, sums and sums of squares of all groups are released together, at the same cost.
 
     Examples

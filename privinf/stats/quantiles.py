@@ -441,8 +441,8 @@ def quantile(
     1,024 equal cells between the bounds. In this case an interval is never shorter than two cells.
 
     **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
-    Every record is read. There are at least two releases with Gaussian noise. The first release determines
-    the edges of the cells in which later releases count rows. If `by` is passed, there is one release, whose
+    Reads every row. There are at least two releases with Gaussian noise. The first release determines the
+    edges of the cells in which later releases count rows. If `by` is passed, there is one release, whose
     noise does not depend on the number of groups.
 
     Examples
@@ -581,8 +581,8 @@ def median(
     The median is computed by `quantile` as the quantile of order 0.5.
 
     **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
-    Every record is read. There are at least two releases with Gaussian noise. The first release determines
-    the edges of the cells in which later releases count rows. If `by` is passed, there is one release, whose
+    Reads every row. There are at least two releases with Gaussian noise. The first release determines the
+    edges of the cells in which later releases count rows. If `by` is passed, there is one release, whose
     noise does not depend on the number of groups.
 
     Examples

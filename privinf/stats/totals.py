@@ -329,7 +329,7 @@ def sum(
     Notes
     -----
     **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
-    Every record is read. If `by` is passed, the counts, sums and sums of squares of all groups are released
+    Reads every row. If `by` is passed, the counts, sums and sums of squares of all groups are released
     together. The noise depends on the width of the bounds, and not on the number of groups.
 
     Examples

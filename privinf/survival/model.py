@@ -240,8 +240,8 @@ class KaplanMeier(_CurveModel):
     Left truncation, strata, several rows for one person, and competing risks are not available.
 
     **Privacy.** Neighboring tables differ in one record, with its time, status and group (replace-one). The
-    number of records, the time grid and the horizon are public. Every record is read once. The noise is the
-    same for any number of groups above one. With ``trust="secure-sum"`` only the noisy total is revealed.
+    number of records, the time grid and the horizon are public. Reads every row once. The noise is the same
+    for any number of groups above one. With ``trust="secure-sum"`` only the noisy total is revealed.
 
     Examples
     --------
@@ -269,7 +269,7 @@ class NelsonAalen(_CurveModel):
     cumulative hazards.
 
     **Privacy.** Neighboring tables differ in one record, with its time, status and group (replace-one). The
-    number of records, the time grid and the horizon are public. Every record is read once.
+    number of records, the time grid and the horizon are public. Reads every row once.
 
     Examples
     --------
@@ -414,8 +414,8 @@ def logrank(
     costs nothing more.
 
     **Privacy.** Neighboring tables differ in one record, with its time, status and group (replace-one). The
-    number of records, the time grid and the horizon are public. Every record is read once. There is one
-    release of counts, with Gaussian noise.
+    number of records, the time grid and the horizon are public. Reads every row once. There is one release of
+    counts, with Gaussian noise.
 
     Examples
     --------

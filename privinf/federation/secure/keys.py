@@ -66,7 +66,7 @@ class IdentityKey:
     sign messages in the name of the owner. Therefore protect the file of the key as you protect the rows. The
     key is not printed, and it cannot be pickled.
 
-    The secret Ed25519 key is derived from the 32 bytes by HKDF-SHA256.
+    The secret Ed25519 key is derived from the 32 bytes of the secret key by HKDF-SHA256.
 
     Examples
     --------

@@ -203,8 +203,8 @@ class SecureServer(TrustedServer):
         the sites before its first query.
     relation : {"replace-one", "zero-out"}
         Neighboring relation of all guarantees. Under "replace-one" one record is replaced by any other
-        record, and under "zero-out" by a record that contributes nothing. The sensitivity is about half as
-        large, and the guarantee is weaker. The policies of the sites must allow "zero-out".
+        record, and under "zero-out" by a record that contributes nothing. Under "zero-out" the sensitivity is
+        about half as large, and the guarantee is weaker. The policies of the sites must allow "zero-out".
 
     Raises
     ------
@@ -325,7 +325,7 @@ class SecureServer(TrustedServer):
 
         Notes
         -----
-        **Privacy.** Reads no rows.
+        **Privacy.** Costs nothing: no rows are read.
         """
         statistic, record_sensitivity, names = self._rounds.check(op, args, sites)
         names = sorted(names)

@@ -104,8 +104,8 @@ class DPSGD:
 
     Notes
     -----
-    **Privacy.** Public settings. If you choose these settings by looking at private data, the choice costs
-    additional privacy, which no ledger counts.
+    **Privacy.** The settings are public. If you choose these settings by looking at private data, the choice
+    costs additional privacy, which no ledger counts.
     """
 
     epochs: int = 5
@@ -150,8 +150,8 @@ class DPAdam(DPSGD):
 
     Notes
     -----
-    **Privacy.** Public settings. If you choose these settings by looking at private data, the choice costs
-    additional privacy, which no ledger counts.
+    **Privacy.** The settings are public. If you choose these settings by looking at private data, the choice
+    costs additional privacy, which no ledger counts.
     """
 
     step: float = 0.02
@@ -185,8 +185,8 @@ class RandomSketch(DPSGD):
 
     Notes
     -----
-    **Privacy.** Public settings. If you choose these settings by looking at private data, the choice costs
-    additional privacy, which no ledger counts.
+    **Privacy.** The settings are public. If you choose these settings by looking at private data, the choice
+    costs additional privacy, which no ledger counts.
     """
 
     k: int = 40

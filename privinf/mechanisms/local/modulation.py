@@ -121,9 +121,9 @@ class Modulation:
     -----
     **Privacy.** The trust model is local: noise is added to each record before it is sent. Neighboring tables
     differ in one record, or in one unit with at most `max_rows` rows (replace-one). If a unit has several
-    rows, the sensitivity is multiplied by sqrt(max_rows). A release is exactly mu-GDP, where mu^2 is
-    (D_y/sigma_y)^2 plus the sum of (L/sigma_t)^2 over the rounds. Here L and D_y are the sensitivities of the
-    features and of the response, and sigma_t and sigma_y are the standard deviations of their noise.
+    rows, the sensitivity is multiplied by sqrt(max_rows). Let L and D_y be the sensitivities of the features
+    and of the response, and let sigma_t (in round t) and sigma_y be the standard deviations of their noise. A
+    release is exactly mu-GDP, where mu^2 is (D_y/sigma_y)^2 plus the sum of (L/sigma_t)^2 over the rounds.
 
     References
     ----------
@@ -323,7 +323,7 @@ class Modulation:
         source: SourceName | None = None,
         ledger: Ledger | None = None,
     ) -> ModulationSession:
-        """Record the cost of all rounds, and return a session in which the holders answer the rounds.
+        """Record the cost of all rounds, and return a session that releases the features of each round.
 
         Parameters
         ----------

@@ -194,8 +194,8 @@ class MixingPlan:
             Whether the noisy sum over all people (the all-ones row of the mixing matrix) is released as well.
             The default is True for random mixing and False for noisy rows.
         share : float, optional
-            Weight of the all-ones row in the mixing matrix, as a share. By default it is computed from n and
-            the largest noise of a party.
+            Weight of the all-ones row in the mixing matrix, as a share. By default the weight is computed
+            from n and the largest noise of a party.
         rsquared : float, optional
             Public guess of the R^2 of the regression, in (0, 1), for ``k="auto"``; default 0.8.
         label : str, optional
@@ -439,7 +439,7 @@ class MixingPlan:
 
         Notes
         -----
-        **Privacy.** Reads no rows.
+        **Privacy.** Costs nothing: no rows are read.
         """
         columns = plan_columns(self.parties, self.intercept, self.diameter, self.calibration)
         guess = columns.guess(None, rsquared)

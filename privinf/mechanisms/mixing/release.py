@@ -111,8 +111,8 @@ class GaussianRows(PartyMechanism):
         Parameters
         ----------
         rows : table, array of shape (n, d), or RowBlocks
-            Table with one row per person, in the same order at every party. The columns of an array are those
-            of the schema, in order.
+            Table with one row per person, in the same order at every party. The columns of an array must be
+            the columns of the schema, in the same order.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
             of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. The releases of other
@@ -318,8 +318,8 @@ class RandomMixing(PartyMechanism):
         Parameters
         ----------
         rows : table, array of shape (n, d), or RowBlocks
-            Table with one row per person, in the same order at every party. The columns of an array are those
-            of the schema, in order.
+            Table with one row per person, in the same order at every party. The columns of an array must be
+            the columns of the schema, in the same order.
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
             of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. The releases of other
