@@ -67,7 +67,7 @@ class Query:
         Name of a statistic (one of `SITE_OPS`), or "describe", "design", "reserve" or "end".
     args : mapping
         Arguments of the statistic: numbers, strings, booleans and arrays of numbers. Lists of numbers are
-        converted to arrays, and arguments that are None are left out.
+        converted to arrays, and arguments with the value None are left out.
     version : int
         Version of the statistic.
     design : str

@@ -371,11 +371,10 @@ class OLS(OneFamily):
             Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
             simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
-            Covariance of the coefficients. Covariance of the coefficients. The choice "HC0" (default) is
-            valid under heteroskedasticity. With "HC1" the sampling part of the covariance is multiplied by
-            n/(n - p). The choice "nonrobust" assumes that all errors have the same variance. The choice
-            "cluster" gives the same result as "HC0", because `OLS` accepts only one row per unit of the
-            schema (`MomentOLS` accepts several).
+            Covariance of the coefficients. The choice "HC0" (default) is valid under heteroskedasticity. With
+            "HC1" the sampling part of the covariance is multiplied by n/(n - p). The choice "nonrobust"
+            assumes that all errors have the same variance. The choice "cluster" gives the same result as
+            "HC0", because `OLS` accepts only one row per unit of the schema (`MomentOLS` accepts several).
         target : {"mean", "robust"}
             Target of the fit. With "mean" the target is the least squares coefficients. With "robust" the
             target is the root of scores that are clipped at twice their typical norm. A few large errors can

@@ -327,10 +327,10 @@ class NegativeBinomial(OneFamily):
             Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
             simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         cov_type : {"HC0", "HC1", "nonrobust", "cluster"}
-            Covariance of the coefficients. Covariance of the coefficients. The choice "HC0" (default) is
-            valid for any variance of the counts. The choice "nonrobust" is valid if the variance is mu +
-            alpha mu^2. "HC1" is not available for models of counts. The choice "cluster" gives the same
-            result as "HC0", because the model accepts only one row per unit of the schema.
+            Covariance of the coefficients. The choice "HC0" (default) is valid for any variance of the
+            counts. The choice "nonrobust" is valid if the variance is mu + alpha mu^2. "HC1" is not available
+            for models of counts. The choice "cluster" gives the same result as "HC0", because the model
+            accepts only one row per unit of the schema.
         margins : bool
             Whether to keep a tenth of the budget for average marginal effects (`get_margeff`).
         max_colluding : int

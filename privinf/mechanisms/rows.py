@@ -54,7 +54,7 @@ class Rows:
         Columns of the features. If there is a formula, it is the table from which all columns are computed.
         Tables that are not data frames are read when they are needed, by the method `opened`.
     response : ndarray of shape (n,) or None
-        Response. Response. If the response is None, it is computed from `features` by the formula.
+        Response. If the response is None, it is computed from `features` by the formula.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values: refuse them, impute the middle of the public bounds (for a factor, its
         first level), or drop the rows that lack a value of the regression from every sum.

@@ -65,13 +65,13 @@ class Study:
         """Table of the predictions, with one row per estimator and coefficient.
 
         The column ``width`` is the median width of the interval; it is nan if the coefficient will be weakly
-        identified. ``se`` is this width divided by twice the normal quantile. ``se_without_noise`` is the
-        same for the width without privacy. ``times`` is the width divided by the width without privacy.
-        ``identified`` is the share of simulated fits in which the coefficient is not weakly identified.
-        ``error`` is the largest relative standard error of the median widths of this estimator, and ``fits``
-        is the number of simulated fits. ``verdict`` is "identified", "nearly weak" or "weak", and it is
-        "cannot" if the estimator cannot fit the model. ``reason`` is the message of a simulated fit without
-        an interval; it is empty if every fit has intervals.
+        identified. ``se`` is this width divided by twice the normal quantile. ``se_without_noise`` is
+        computed in the same way from the width without privacy. ``times`` is the width divided by the width
+        without privacy. ``identified`` is the share of simulated fits in which the coefficient is not weakly
+        identified. ``error`` is the largest relative standard error of the median widths of this estimator,
+        and ``fits`` is the number of simulated fits. ``verdict`` is "identified", "nearly weak" or "weak",
+        and it is "cannot" if the estimator cannot fit the model. ``reason`` is the message of a simulated fit
+        without an interval; it is empty if every fit has intervals.
         """
         import pandas as pd
 

@@ -188,8 +188,7 @@ class Design:
 
         Notes
         -----
-        **Privacy.** Costs nothing: no rows are read. Costs nothing: the design is computed from the formula
-        and the schema, which are public.
+        **Privacy.** Costs nothing: the design is computed from the formula and the schema, which are public.
 
         Examples
         --------

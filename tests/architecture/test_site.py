@@ -99,7 +99,7 @@ def test_base_classes_that_are_not_public_are_left_out():
 
 def test_every_name_of_the_index_has_a_line():
     index = site.reference_index()
-    assert "| [`OLS`][privinf.glm.named.OLS] | Linear regression of one table" in index
+    assert "| [`OLS`][privinf.glm.named.OLS] | Linear regression on one table" in index
     assert index.count("| [`") > 200
     assert sum(line.endswith("|  |") for line in index.splitlines()) <= 2  # names of others' types
 

@@ -91,7 +91,7 @@ class MixingPlan:
 
     Notes
     -----
-    **Privacy.** Costs nothing: a plan contains only public information, and no rows are read.
+    **Privacy.** Costs nothing: no rows are read, and a plan contains only public information.
 
     Examples
     --------
@@ -233,7 +233,7 @@ class MixingPlan:
 
         Notes
         -----
-        **Privacy.** Costs nothing: a plan contains only public information, and no rows are read.
+        **Privacy.** Costs nothing: no rows are read, and a plan contains only public information.
         """
         check_parties(parties, id)
         mixing = check_choice(method, MixingMethod, "method") == "random-mixing"
