@@ -107,10 +107,7 @@ COLUMN_NOISE = "precision columns"  # of the noise of nodewise regressions
 LEAST_RESIDUAL = 0.6  # residuals are clipped no nearer than here, in units of their scale
 RESIDUAL_SHARE = 0.2  # part of the means' price that goes to the mean of the residuals
 STANDING = 4.0  # standard deviations of its noise that M must lie above zero
-FAR_SIGN = (
-    "the debiasing step would move the linear predictor by {:.1f} (root mean square), too "
-    "far for a one-step estimator"
-)
+FAR_SIGN = "the debiasing step moves the linear predictor by {:.1f} (root mean square), too far for one step"
 WEAK_UNION = "the noise of the Gram matrix of the targets and their neighbors is as large as the matrix"
 
 

@@ -114,6 +114,7 @@ KINDS_OF_FIT = (
     "DebiasedLasso bias bound, eigenvalues, noise variance",
     "DebiasedLasso heterogeneous",
     "DebiasedLasso logistic",
+    "DebiasedLasso logistic, heterogeneous",
     "DebiasedLasso secure sums",
 )
 SAMPLE = np.random.default_rng(7).normal(5.0, 1.0, 600).clip(0.0, 10.0)

@@ -62,9 +62,10 @@ RATE_OF_SITE = (
     "intercept of its own"
 )
 DOUBTFUL = (
-    "The intervals are not reliable, because in the sparse logistic fit, {}; keep fewer columns, pass fewer "
-    "targets, or increase the budget."
+    "The intervals are not reliable, because {}; keep fewer columns, pass fewer targets, or increase the "
+    "budget."
 )
+FURTHER_SIGNS = "The sparse logistic fit has further warning signs: {}."
 WEIGHTED_NOTE = (
     "Outlying rows have less weight: if the logistic model with these columns is misspecified, coefficients "
     "can differ from maximum likelihood by a few standard errors; add squares and products that matter."
@@ -373,8 +374,9 @@ def logistic_results(
     if debiased is not None:
         notes += must_read(SELECTED_NOTE) * (plan.targets is None)
     if signs := [*fit.signs, *(() if debiased is None else debiased.signs)]:
-        settings["doubt"] = DOUBTFUL.format(", and ".join(signs))
+        settings["doubt"] = DOUBTFUL.format(signs[0])
         notes += must_read(settings["doubt"])
+        notes += [FURTHER_SIGNS.format(", and ".join(signs[1:]))] * (len(signs) > 1)
     if debiased is not None and math.isfinite(plan.rho):
         notes.append(Note(WEIGHTED_NOTE, "table"))
     notes += _missed_notes(fitted.missed, settings)
