@@ -196,7 +196,9 @@ def run_cell(cell: Cell, fits: int) -> None:
         fresh.append({"cell": cell.name, "number": number} | one_fit(cell, [seed, number]))
         if len(fresh) == EVERY or number == fits - 1:
             stored = pd.concat([stored, pd.DataFrame(fresh)])
-            stored.to_csv(FITS, index=False, float_format="%.5g")
+            partial = FITS.with_suffix(".part")
+            stored.to_csv(partial, index=False, float_format="%.5g")
+            partial.replace(FITS)
             fresh = []
     print(cell.name, "done", flush=True)
 
