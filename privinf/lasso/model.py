@@ -415,8 +415,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         ----------
         epsilon : float, optional
             Epsilon of the (epsilon, delta) guarantee for everything that the call releases. Pass exactly one
-            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added: the fit is the debiased
-            estimate, or least squares if there are few columns.
+            of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added. A fit without noise is the
+            debiased estimate, or least squares if there are few columns.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
             is Gaussian. With `mu` or `rho`, epsilon is reported at this delta.

@@ -251,8 +251,10 @@ def describe(
         with missing values are left out of every sum. The number of dropped rows is private; a noisy number
         of complete rows is released with the sums at no further cost. With "drop" the noise is Gaussian.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. In this function the noise is always Gaussian: "auto" means "gaussian", and
-        "laplace" is refused.
+        Distribution of the noise. With "auto" the noise is Laplace noise if ``delta=0``, or if no ledger is
+        passed and Laplace noise is smaller. Otherwise the noise is Gaussian, for which the total cost of
+        several releases is lower. This function is an exception: it always uses Gaussian noise, and refuses
+        "laplace".
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce

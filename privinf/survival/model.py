@@ -264,9 +264,9 @@ class NelsonAalen(_CurveModel):
 
     Notes
     -----
-    The released counts are the same as for `KaplanMeier`. The method ``kaplan_meier()`` of the result returns
-    the survival curves at no further cost, and ``nelson_aalen()`` of a result of `KaplanMeier` returns the
-    cumulative hazards.
+    `NelsonAalen` releases the same counts as `KaplanMeier`. The method ``kaplan_meier()`` of the result
+    returns the survival curves at no further cost, and ``nelson_aalen()`` of a result of `KaplanMeier`
+    returns the cumulative hazards.
 
     **Privacy.** Neighboring tables differ in one record, with its time, status and group (replace-one). The
     number of records, the time grid and the horizon are public. Reads every row once.
