@@ -57,10 +57,20 @@ OUTSIDE = (
     "{} lie outside their public bounds and were clipped to them, so coefficients describe the clipped "
     "values: declare wider bounds"
 )
+OUTSIDE_STATUS = (
+    "about {:.0%} of the values of the status {!r} are neither 0 nor 1, and values above 1 counted as "
+    "events: declare the two values of the status as levels, the event second"
+)
 AT_AN_END = (
     "nearly all values of {} lie at one end of their public bounds, or are clipped to it: check these bounds "
     "and declare others"
 )
+
+ALL_EVENTS = (
+    "Hardly any record is censored. If the status has other codes than 0 and 1, such as 1 and 2, values "
+    "above 1 counted as events: declare the two values of the status as levels, the event second."
+)
+MOST_EVENTS = 0.99  # share of events above which a note asks for the codes of the status
 
 MAIN_NOTES = 4  # a summary prints no more notes than this
 
@@ -184,6 +194,11 @@ def counted_records(result: Any) -> str:
     return f"{int(result.nobs):d}" if is_known else f"{int(result.nobs):d} (est.)"
 
 
+def all_events_notes(events: float, n: int) -> tuple[Note, ...]:
+    """Return the note on times of which hardly any is censored, as with codes that are clipped to 1."""
+    return (Note(ALL_EVENTS, "table"),) if events > MOST_EVENTS * n else ()
+
+
 def complete_sample_notes(complete: CompleteRows | None) -> tuple[Note, ...]:
     """Return the notes of a test whose incomplete rows were dropped; none where no rows were."""
     if complete is None:
@@ -207,10 +222,14 @@ def clipped_texts(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return evidence of releases on values outside their bounds: shares by name, and means at an end."""
     shares = dict(settings.get("clipped", {}))
     ends = settings.get("at_an_end", ())
+    status = settings.get("hazards", {}).get("status")
+    status_share = shares.pop(status, None)
     parts = [f"{float(share):.0%} of the values of {name!r}" for name, share in shares.items()]
     named = f"about {', '.join(parts[:-1])}{' and ' * (len(parts) > 1)}{parts[-1]}" if parts else ""
     names_at_end = ", ".join(repr(name) for name in ends if name not in shares)
     texts = [OUTSIDE.format(named)] if named else []
+    if status_share is not None:
+        texts.append(OUTSIDE_STATUS.format(float(status_share), status))
     return (*texts, *([AT_AN_END.format(names_at_end)] if names_at_end else []))
 
 

@@ -20,7 +20,7 @@ from privinf.inference.survival import (
     time_weights,
 )
 from privinf.results.export import PortableCurves
-from privinf.results.notes import MISSING_LABEL, Note, complete_sample_notes
+from privinf.results.notes import MISSING_LABEL, Note, all_events_notes, complete_sample_notes
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import (
     ESTIMATED_OBSERVATIONS,
@@ -62,7 +62,12 @@ ENDS_NOTE = (
     "In {} the numbers at risk are known well enough up to {:g}. Later the curve is not estimated, and its "
     "limits are those that a falling curve must keep."
 )
-EARLY_MEAN = "restricted means end there"
+HORIZON_NOTE = (
+    "About {:.0%} of the records are still at risk at {:g}, the end of the follow-up. What happens to them "
+    "later is not used: all results describe the time up to {:g}."
+)
+STILL_AT_RISK = 0.05  # share of the records at risk at the end of the follow-up from which a note is printed
+CLEAR_SDS = 3.0  # and sds of its noise that their number exceeds
 SHOWN_TIMES = 4  # at which the summary prints the curve
 
 
@@ -530,7 +535,9 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         return (
             *complete_sample_notes(self.complete),
             *early,
+            *all_events_notes(float(self._cells.D.sum()), self.nobs),
             Note(INTERVALS_NOTE, "table"),
+            *_horizon_notes(self._cells, self.nobs, float(self.times[-1])),
             *shown,
             *detail,
         )
@@ -573,6 +580,16 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
     def __repr__(self) -> str:
         size = f"{len(self.groups)} groups" if len(self.groups) > 1 else "one curve"
         return f"<{self.title}: {size}, {len(self.times)} times, {self.nobs} records>"
+
+
+def _horizon_notes(cells: CellEstimate, n: int, end: float) -> tuple[Note, ...]:
+    """Return the note on records that are followed beyond the end of the follow-up."""
+    beyond = cells.C[:, -1]
+    sd = cells.noise.scale * math.sqrt(2.0 * len(beyond))  # a cell has at most sqrt 2 times the scale
+    count = float(beyond.sum())
+    if count < max(STILL_AT_RISK * n, CLEAR_SDS * sd):
+        return ()
+    return (Note(HORIZON_NOTE.format(min(count / n, 1.0), end, end), "table"),)
 
 
 def _falling(curve: Curve) -> Floats:

@@ -15,6 +15,7 @@ from privinf.errors import (
     AlignmentError,
     ArgumentError,
     BudgetExceededError,
+    ChangedTargetWarning,
     MisfitWarning,
     NotAvailableError,
     PrivinfError,
@@ -429,3 +430,77 @@ def test_a_fit_without_intervals_has_no_score_tests():
     with pytest.raises(NotAvailableError, match="score tests and score intervals are not available"):
         bare.score_test()
     assert "score_test" not in dir(bare)
+
+
+# ---- codes of the status
+
+
+def as_arrow(frame):
+    pyarrow = pytest.importorskip("pyarrow")
+    return pyarrow.Table.from_pandas(frame)
+
+
+def as_polars(frame):
+    polars = pytest.importorskip("polars")
+    return polars.DataFrame(frame.to_dict("list"))
+
+
+@pytest.mark.parametrize("kind", [lambda frame: frame, dict, as_arrow, as_polars])
+def test_other_codes_than_0_and_1_are_refused_with_the_remedy(kind):
+    coded = table(400).assign(event=lambda rows: rows["event"] + 1.0)
+    with pytest.raises(SchemaError, match=r"'event': \[1, 2\]"):
+        pi.PHReg.from_formula(FORMULA, kind(coded), status="event", schema=SCHEMA)
+    with pytest.raises(SchemaError, match=r"'event': \[1, 2\]"):
+        pi.survival.KaplanMeier("time", "event", data=kind(coded), schema=SCHEMA)
+
+
+def test_a_status_with_missing_values_is_not_taken_for_another_code():
+    frame = table(6_000)
+    frame.loc[::50, "event"] = np.nan
+    pi.PHReg.from_formula(FORMULA, frame, status="event", schema=SCHEMA, missing="drop").fit(**SPEND)
+    nullable = frame.astype({"event": "Int64"})
+    pi.PHReg.from_formula(FORMULA, nullable, status="event", schema=SCHEMA, missing="drop")
+
+
+def test_codes_1_and_2_are_levels_of_which_the_second_is_the_event():
+    frame = table(6_000)
+    coded = frame.assign(event=frame["event"].astype(int) + 1)
+    schema = pi.Schema({**{name: SCHEMA[name] for name in SCHEMA.columns}, "event": [1, 2]})
+    fit = pi.PHReg.from_formula(FORMULA, coded, status="event", schema=schema).fit(**SPEND)
+    np.testing.assert_array_equal(fit.params, fitted(frame).params)
+    assert "event = 2" in str(fit.summary())
+
+
+def test_arrays_with_a_named_status_of_other_codes_are_refused():
+    frame = table(400)
+    X = frame[["treated"]].assign(event=frame["event"] + 1.0)
+    with pytest.raises(SchemaError, match="1 and 2 of R"):
+        pi.PHReg(frame["time"], X, status="event", bounds={"treated": (0, 1)}, horizon=2.0)
+    halves = {"a": (frame["time"][:200], X[:200]), "b": (frame["time"][200:], X[200:])}
+    with pytest.raises(SchemaError, match="site 'a': the status 'event'"):
+        pi.PHReg.from_arrays(halves, status="event", bounds={"treated": (0, 1)}, horizon=2.0)
+
+
+def test_codes_in_a_file_are_noted_after_the_fit(tmp_path):
+    frame = table(6_000)
+    path = tmp_path / "rows.csv"
+    frame.assign(event=frame["event"] + 1.0).to_csv(path, index=False)
+    with pytest.warns(ChangedTargetWarning, match="status 'event' are neither 0 nor 1"):
+        fit = fitted(path)
+    assert "Hardly any record is censored" in " ".join(str(fit.summary()).split())
+    curve = pi.survival.KaplanMeier("time", "event", data=path, schema=SCHEMA).fit(**SPEND)
+    assert "Hardly any record is censored" in " ".join(str(curve.summary()).split())
+
+
+def test_a_status_with_a_blank_in_its_name():
+    frame = table(6_000)
+    blank = frame.rename(columns={"event": "Vital status", "age": "age at entry"})
+    ranges = {name: SCHEMA[name] for name in ("time", "treated", "group")}
+    schema = pi.Schema({**ranges, "age at entry": (20.0, 90.0), "Vital status": (0, 1)})
+    formula = "time ~ treated + Q('age at entry') + group"
+    fit = pi.PHReg.from_formula(formula, blank, status="Vital status", schema=schema).fit(**SPEND)
+    np.testing.assert_array_equal(fit.params, fitted(frame).params)
+    X = blank[["treated", "age at entry", "Vital status"]]
+    bounds = {"treated": (0, 1), "age at entry": (20, 90)}
+    named = pi.PHReg(blank["time"], X, status="Vital status", bounds=bounds, horizon=2.0).fit(**SPEND)
+    assert list(named.names) == ["treated", "age at entry"]

@@ -43,7 +43,7 @@ from privinf.inference.estimate import Estimate, VarianceTerms
 from privinf.results import Results
 from privinf.results.context import Context
 from privinf.results.fit_statistics import FitStatistics
-from privinf.results.notes import Note, must_read, sentence
+from privinf.results.notes import Note, all_events_notes, must_read, sentence
 from privinf.results.paper_table import ratios
 from privinf.results.prediction import Predictions
 from privinf.results.rendering import SummaryColumn
@@ -215,21 +215,23 @@ class PHRegResults(Results):
 
 
 def hazard_results(
-    rows: GlmRows, fit: HazardFit, description: FitDescription, edges: Floats, events: float
+    rows: GlmRows, fit: HazardFit, description: FitDescription, edges: Floats, events: float, status: str
 ) -> PHRegResults:
     """Return the results of a fit, in the user's units; intervals are quantiles of draws.
 
-    `rows` has only the columns with coefficients.
+    `rows` has only the columns with coefficients; `status` is the name of the status.
     """
     q = fit.baseline.blocks
     back = np.hstack([np.zeros((rows.p, q)), rows.to_user])
-    context = description.context(rows, *_target_notes(rows, fit))
+    notes = (*_target_notes(rows, fit), *all_events_notes(events, rows.total))
+    context = description.context(rows, *notes)
     context["settings"] |= {
         "family": "hazards",
         "hazards": {
             "stop": fit.stop if math.isfinite(fit.stop) else None,
             "later": fit.later,
             "events": events,
+            "status": status,
             "edges": edges.tolist(),
         },
     }

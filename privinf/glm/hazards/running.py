@@ -61,7 +61,7 @@ def run_hazards(
         description = fit.describe(METHOD, path, counts, ends)
         description = replace(description, options=_options(hazards, outcome, description))
         events = events_of(outcome.baseline.cells)[0]
-        return hazard_results(rows, outcome, description, hazards.edges, events)
+        return hazard_results(rows, outcome, description, hazards.edges, events, hazards.status)
 
 
 def _check_size(hazards: HazardRows, request: FitRequest, spending: Mapping[str, Any]) -> None:
@@ -102,4 +102,4 @@ def _options(hazards: HazardRows, outcome: HazardFit, description: FitDescriptio
     """Return the lines of a summary: those of every fit, without the family, and the model's own."""
     options = {name: value for name, value in description.options.items() if name != "Family"}
     events = events_of(outcome.baseline.cells)[0]
-    return options | {"Status": hazards.status, "Events": f"about {max(events, 0.0):,.0f}"}
+    return options | {"Status": hazards.described_status, "Events": f"about {max(events, 0.0):,.0f}"}
