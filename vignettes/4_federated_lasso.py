@@ -295,7 +295,8 @@ def homogeneous_section() -> None:
         intervals without neighbors of their own. They are {every:.2f} times as wide as those of the five, and
         {held:.1%} of them cover the truth. If you need few targets, name only these.
 
-        **Sites that work alone** need no trust. Each spends its own ε on its own {HOME.n:,} records, and
+        **Sites that work alone** do not need to trust anybody.
+        Each spends its own ε on its own {HOME.n:,} records, and
         without privacy their average loses nothing here. With privacy {refused} of {len(ALONE)} refuse at ε =
         {HOME_EPSILON}, because the noise dominates the nodewise regressions.
         {f"The first one gives intervals from ε = {enough[0]:g} on (of {', '.join(f'{e:g}' for e in FIRST)})." if enough else f"The first one refuses up to ε = {max(FIRST):g} too."}
@@ -544,7 +545,7 @@ def tables_section() -> None:
         valid interval is shorter.
         {f"In row{'s' if len(below) > 1 else ''} {', '.join(map(str, below))} the paper's length is below it" if len(below) else "The paper's lengths are above it"}.
         The paper does not state its design's correlation, and its two tables imply different ones; ours is
-        0.5^|j - k|. So compare our length with the bound next to it ({ratio.min():.2f} to {ratio.max():.2f}
+        0.5^|j - k|. Compare our length with the bound next to it ({ratio.min():.2f} to {ratio.max():.2f}
         times), and the paper's with care. Our intervals are shorter than the paper's in {len(shorter)} of
         {len(found)} rows, and our error is smaller in {len(better)}. Coverage is
         {found["our coverage all"].min():.3f} to {found["our coverage all"].max():.3f}
@@ -598,7 +599,8 @@ def tables_section() -> None:
     say(
         f"""
         **The same data under one joint budget.** Five coefficients of every site (three shared signals, the
-        column next to them, one far away), for all sites. The ε of the label is now that of every release.
+        column next to them, one far away), for all sites. The stated ε is now the joint ε of every
+        release.
         Coverage is {five.min():.3f} to {five.max():.3f}, at lengths of at least 1.5 times those without
         privacy.
         {f"No fit gives intervals in row{'s' if len(none) > 1 else ''} {', '.join(map(str, none))}." if len(none) else ""}

@@ -410,8 +410,9 @@ def wages_section() -> None:
         eight targets are named in advance and share **one joint budget** of ε = {EPSILON:g}, δ = {DELTA:g}.
 
         **Public facts.** Bounds and codes are the codebook's. The Census Bureau's published tables state
-        which occupations have {LEAST_SHARE:.1%} of the workers or more, and their shares to one digit. So
-        these are public. Rarer codes are in the reference group. Each indicator has its share subtracted, so
+        which occupations have {LEAST_SHARE:.1%} of the workers or more, and their shares to one digit.
+        These facts are therefore public.
+        Rarer codes are in the reference group. Each indicator has its share subtracted, so
         that 0 is its typical value and the middle of its declared bounds, and √(q(1 - q)) is declared as its
         size. (This page takes the shares from the file; a real analysis takes them from the tables.)
 
@@ -447,7 +448,8 @@ def wages_section() -> None:
         {FIT.score_tail.beyond:.1%} of the scores are beyond the clipping threshold, and the tail is included
         with its released size.
 
-        **Sparsity is.** Wages depend a little on hundreds of occupations and industries. The intervals of
+        **Sparsity is the problem.** Wages depend
+        a little on hundreds of occupations and industries. The intervals of
         {", ".join(n.replace("_", " ") for n in inside) or "no target"} cover least squares on all columns.
         Those of {", ".join(n.replace("_", " ") for n in far)} are {abs(away[far]).min():.0f} to
         {abs(away[far]).max():.0f} standard errors away from it, and without noise the same method is
