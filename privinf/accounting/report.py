@@ -265,9 +265,8 @@ class PrivacyReport:
     def stamp_of_others(self) -> str:
         """Text with a comma and the stamp of the total (such as NOT PRIVATE); empty without a stamp.
 
-        The total has a stamp of its own if all releases of this report have secure noise, but some other
-        release in the ledger does not. If this report itself has a stamp, the stamp of the total is not
-        repeated.
+        The text is not empty if all releases of this report have secure noise, but some other release in the
+        ledger does not. If this report itself has a stamp, the text is empty.
         """
         stamp = stamp_of(self.recorded)
         return f", {stamp}" if stamp and not self.stamp else ""

@@ -156,12 +156,12 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
     public columns, the features x and the weighted response c y. The trust assumptions of secure sums are
     documented in `privinf.federation.SecureServer`.
 
-    The noise adds to the second moments A and g with mean zero, so the estimate ``b = A^-1 g`` needs no
-    correction for bias. With ``trust="central"`` or sums over sites, the covariance is ``A^-1 (s^2 A/n +
-    V_noise) A^-1``, where s^2 is the residual variance with the divisor n - p. This covariance assumes that
-    all errors have the same variance. The option ``cov_type="HC0"`` does not assume equal variances, but it
-    spends a part of the budget on a second release, of residual moments. In this second release, residuals
-    are clipped at 20 standard deviations, or at a smaller multiple if the noise would be too large. With
+    The noise in the second moments A and g has mean zero, so the estimate ``b = A^-1 g`` needs no correction
+    for bias. With ``trust="central"`` or sums over sites, the covariance is ``A^-1 (s^2 A/n + V_noise)
+    A^-1``, where s^2 is the residual variance with the divisor n - p. This covariance assumes that all errors
+    have the same variance. The option ``cov_type="HC0"`` does not assume equal variances, but it spends a
+    part of the budget on a second release, of residual moments. In this second release, residuals are clipped
+    at 20 standard deviations, or at a smaller multiple if the noise would be too large. With
     ``trust="local"`` the covariance is the sandwich of the scores ``g_i - A_i b`` of the records. If values
     of the response are clipped, the fit estimates the regression on clipped values.
 
