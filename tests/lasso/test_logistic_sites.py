@@ -87,6 +87,10 @@ def test_agreement_finds_the_column_whose_effect_one_site_has(fit):
     assert fit.agreement("x6").deviations.pvalues("single-step").iloc[0] < 0.05
 
 
+def test_nodewise_regressions_are_always_those_of_the_site(fit):
+    pd.testing.assert_series_equal(model().fit(**SPEND, precision="machine", rng=1).params, fit.params)
+
+
 def test_a_file_restores_it(fit, tmp_path):
     fit.save(tmp_path / "fit.privinf")
     again = pi.load_results(tmp_path / "fit.privinf")
