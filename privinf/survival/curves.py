@@ -62,13 +62,16 @@ ENDS_NOTE = (
     "In {} the numbers at risk are known well enough up to {:g}. Later the curve is not estimated, and its "
     "limits are those that a falling curve must keep."
 )
+FINER = " An earlier public horizon= makes the grid finer where the curve is estimated."
 HORIZON_NOTE = (
     "About {:.0%} of the records are still at risk at {:g}, the end of the follow-up. What happens to them "
     "later is not used: all results describe the time up to {:g}."
 )
 STILL_AT_RISK = 0.05  # share of the records at risk at the end of the follow-up from which a note is printed
+EARLY = 0.5  # part of the follow-up below which a note names an earlier horizon as the remedy
 CLEAR_SDS = 3.0  # and sds of its noise that their number exceeds
 SHOWN_TIMES = 4  # at which the summary prints the curve
+FEWEST_SHOWN = 2  # of them that have an estimate, if the grid allows it
 
 
 class TimeEstimate(NamedTuple):
@@ -526,7 +529,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
     @property
     def _notes(self) -> tuple[Note, ...]:
         early = [
-            Note(ENDS_NOTE.format("the data" if group == "all" else f"group {group}", last), "must-read")
+            Note(_ends_text(group, last, float(self.times[-1])), "must-read")
             for group, last in self.last_times.items()
             if last < self.times[-1]
         ]
@@ -582,6 +585,12 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         return f"<{self.title}: {size}, {len(self.times)} times, {self.nobs} records>"
 
 
+def _ends_text(group: str, last: float, end: float) -> str:
+    """Return the note on the last time at which the curve of a group is estimated."""
+    text = ENDS_NOTE.format("the data" if group == "all" else f"group {group}", last)
+    return text + FINER if last < EARLY * end else text
+
+
 def _horizon_notes(cells: CellEstimate, n: int, end: float) -> tuple[Note, ...]:
     """Return the note on records that are followed beyond the end of the follow-up."""
     beyond = cells.C[:, -1]
@@ -606,6 +615,21 @@ def _checked_times(times: Any, edges: Floats) -> Floats:
     return np.minimum(chosen, end)
 
 
+def _shown_edges(count: int, last: int) -> list[int]:
+    """Return the positions of edges that a summary prints: up to the last edge with an estimate, if any.
+
+    They divide the grid into equal parts, and these parts into halves until at least two of the edges have an
+    estimate.
+    """
+    step = max(count // SHOWN_TIMES, 1)
+    while True:
+        edges = np.arange(count - 1, -1, -step)[::-1][-max(count // step, 1) :]
+        estimated = edges[edges < last]
+        if last == 0 or step == 1 or len(estimated) >= FEWEST_SHOWN:
+            return [int(at) for at in (estimated if len(estimated) else edges)[-SHOWN_TIMES:]]
+        step //= 2
+
+
 def _group_rows(result: SurvivalResult, place: int) -> list[PaperRow]:
     """Return median, restricted mean and the curve at a few edges of one group."""
     group = result.groups[place]
@@ -621,8 +645,7 @@ def _group_rows(result: SurvivalResult, place: int) -> list[PaperRow]:
         rows.append((f"{prefix}restricted mean ({last:g})", mean.estimate, sd, mean.low, mean.high))
     columns = np.column_stack(result._columns(place)[:4])
     name = "survival" if result.kind == "survival" else "hazard"
-    steps = max(len(result.times) // SHOWN_TIMES, 1)
-    for at in np.arange(len(result.times) - 1, -1, -steps)[::-1][-SHOWN_TIMES:]:
+    for at in _shown_edges(len(result.times), max(int(curve.last) for curve in result._curves)):
         estimate, se, low, high = columns[at].tolist()
         rows.append((f"{prefix}{name} at {result.times[at]:g}", estimate, se, low, high))
     return rows

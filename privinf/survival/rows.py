@@ -280,7 +280,9 @@ def _check_status(schema: Schema, name: str) -> None:
     if not two and (isinstance(declared, Factor) or (declared.low, declared.high) != (0.0, 1.0)):
         raise SchemaError(
             f"the status {name!r} must be declared with two values, of which the second is the event: with "
-            "bounds (0, 1), or as a list of two levels. Competing risks are not available"
+            "bounds (0, 1), or as a list of two levels. Competing risks are not available: for one of "
+            "several events, make a column that is 1 for this event and 0 otherwise, which gives its "
+            "cause-specific hazard"
         )
 
 

@@ -550,3 +550,26 @@ def test_other_codes_of_a_status_are_refused_before_the_charge(code):
     assert not ledger.entries
     for good in (status, status > 0, status.astype(float), pd.array(status, dtype="Int64")):
         pi.survival.KaplanMeier(time, good, **words)
+
+
+def test_a_summary_prints_times_at_which_the_curve_is_estimated():
+    """Most of the follow-up has hardly anybody at risk: rows there would be blank."""
+    rng = np.random.default_rng(8)
+    time = np.minimum(rng.exponential(20.0, 600), 240.0)
+    result = pi.survival.KaplanMeier(time, time < 240.0, horizon=240.0).fit(epsilon=1.0, delta=1e-6, rng=0)
+    shown = [row[0] for row in result._paper_rows() if row[0].startswith("survival at")]
+    assert len(shown) >= 2
+    assert all(float(name.split()[-1]) <= result.last_times["all"] for name in shown)
+    text = " ".join(str(result.summary()).split())
+    assert "earlier public horizon=" in text
+    longer = pi.survival.KaplanMeier(time, time < 240.0, horizon=30.0).fit(epsilon=1.0, delta=1e-6, rng=0)
+    assert [row[0] for row in longer._paper_rows()][-1] == "survival at 30"
+    assert "still at risk at 30" in " ".join(str(longer.summary()).split())
+    assert "horizon=" not in str(longer.summary(notes="all"))
+
+
+def test_competing_events_are_refused_with_a_remedy():
+    frame = pd.DataFrame({"t": [1.0, 2.0, 3.0], "end": ["alive", "dead", "moved"]})
+    schema = pi.Schema({"t": (0, 5), "end": ["alive", "dead", "moved"]})
+    with pytest.raises(SchemaError, match="make a column that is 1 for this event"):
+        pi.survival.KaplanMeier("t", "end", data=frame, schema=schema)
