@@ -84,8 +84,8 @@ FAR_RECORDS = (
     "coefficients differ from those of Cox's regression; use logarithms, tighter bounds or a larger budget"
 )
 DECIDED_BY_PRIOR = (
-    "the prior influences the coefficients {}; intervals can miss slopes that are large relative to it: use a "
-    "larger budget, more records or fewer columns. score_test() and conf_int(method='score') use no prior"
+    "the prior influences the coefficients {}; intervals can miss slopes that are large relative to it: use "
+    "a larger budget, more records or fewer columns. score_test() and conf_int(method='score') use no prior"
 )
 OF_A_PRIOR = (
     "weak identification: coefficients and intervals come from a posterior with a normal prior (standard "
