@@ -99,7 +99,7 @@ def test_every_vignette_is_made_without_data_and_without_a_network(tmp_path):
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     pages = {path.stem: path.read_text() for path in tmp_path.glob("*.md")}
-    assert len(pages) == 9
+    assert len(pages) == 10
     left_out = {name for name, text in pages.items() if "**Left out**" in text}
     assert left_out == {
         "2a_synthetic_mixing",
