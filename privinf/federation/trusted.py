@@ -370,7 +370,7 @@ class TrustedServer:
         Raises
         ------
         AlignmentError
-            Raised if the total of a secure sum is impossible for any rows, or more than `retries` repeated
+            Raised if no table could have the total of a secure sum, or if more than `retries` repeated
             attempts failed. The cost stays in the ledger.
         ArgumentError
             Raised if an argument of the statistic is invalid; nothing was charged or queried.

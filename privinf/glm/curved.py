@@ -117,7 +117,8 @@ class TailBias:
         """
         noise = self.upper_sd * np.linalg.norm(influence, axis=1)
         size = np.abs(influence @ self.upper)
-        return np.divide(size, noise, out=np.zeros(len(size)), where=noise > 0.0)
+        ratios: Floats = np.divide(size, noise, out=np.zeros(len(size)), where=noise > 0.0)
+        return ratios
 
     def bias(self, influence: Floats) -> Floats:
         """Return the bias to allow for in ``influence @ score``.

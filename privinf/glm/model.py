@@ -465,8 +465,8 @@ class GLM(Model[GLMOptions]):
             "nonrobust", for the logistic and the Poisson model, the covariance of the scores is taken from
             the Hessian. This choice is valid if the variance function of the model is correct. The choice
             "nonrobust" saves a tenth of the budget of the final step, because the covariance of the scores is
-            not released. With "cluster" rows are clustered by the unit of the schema, which gives the same
-            result as "HC0", because these models accept only one row per unit (`MomentOLS` accepts several).
+            not released. With "cluster", the rows are clustered by the unit of the schema. These models
+            accept only one row per unit, so the result is the same as with "HC0".
         targets : sequence of str, optional
             Names of the coefficients to report. No other coefficient is reported. Named targets can have
             intervals even if there are too many columns to release the Hessian of all coefficients. The final

@@ -432,7 +432,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         schema: Schema | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Build the model from a release, for any loss that accepts the label of the release.
+        """Build the model from a release; the loss function must suit the response of the release.
 
         Parameters
         ----------

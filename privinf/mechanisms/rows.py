@@ -51,7 +51,7 @@ class Rows:
     Attributes
     ----------
     features : DataFrame, ndarray of shape (n, p), or any other table
-        Columns of the features. If there is a formula, it is the table from which all columns are computed.
+        Columns of the features. With a formula, these are all columns of the table.
         Tables that are not data frames are read when they are needed, by the method `opened`.
     response : ndarray of shape (n,) or None
         Response. If the response is None, it is computed from `features` by the formula.

@@ -556,7 +556,7 @@ class Design:
         Returns
         -------
         dict of str to str
-            A text for each such column, by the name of the column. The texts depend on the public
+            Names of the columns with values beyond their bounds or knots, and a text about each. The texts depend on the public
             declarations alone. A text states that a spline is constant beyond its boundary knots, or that the
             fit clipped the column to its declared bounds.
         """

@@ -362,8 +362,8 @@ def ttest_ind(
     intervals are then about means of clipped values (winsorized means). If all groups have the same
     distribution, the means of clipped values are equal. If groups have the same mean but different variances,
     the means of clipped values may differ. The attribute ``null`` and the notes of the result state that
-    means of clipped values are compared. A ChangedTargetWarning is issued unless almost no values can be
-    beyond the thresholds.
+    means of clipped values are compared. A ChangedTargetWarning is issued if a notable share of the
+    values may be beyond the thresholds.
 
     **Privacy.** Neighboring tables differ in one record, with its value and its group (replace-one). The
     total number of records is public, and the size of each sample is private. The counts, sums and sums of

@@ -798,7 +798,7 @@ def counts(
         Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
         simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     by : array_like, str or sequence of str, optional
-        Level of each record of a second factor, the name of its column, or names of several columns.
+        Second factor: the level of each record, the name of a column, or the names of several columns.
     levels : sequence, optional
         Public levels of `a`, required if `a` is an array. If `by` is an array as well, pass a pair: the
         levels of `a` and the levels of `by`.

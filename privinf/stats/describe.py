@@ -100,7 +100,7 @@ class Description(PortableTable):
 
     @property
     def nobs(self) -> int:
-        """Public number of records; with ``missing="drop"``, the largest estimate of complete rows."""
+        """Public number of records; with ``missing="drop"``, the noisy number of values of the fullest column."""
         if len(self.table.columns):
             return int(self.table.loc["count"].to_numpy().max())
         first = self.levels.index[0][0]

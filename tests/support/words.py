@@ -248,8 +248,21 @@ def public_docstrings() -> Iterator[tuple[str, str]]:
                     yield f"{folder}.{label}", text
 
 
+def _with_entries(text: str) -> str:
+    """Return a docstring with each line of a parameter, and each section's name, as a heading."""
+
+    def heading(match: re.Match[str]) -> str:
+        return f"\n\n# {match[0].strip().splitlines()[0].replace(' : ', ': ')}\n\n"
+
+    return ENTRY.sub(heading, text)
+
+
 def readable_sentences() -> list[tuple[str, str, str]]:
-    """Return place, preceding sentence and sentence of README, docs and public docstrings, each once."""
+    """Return place, preceding sentence and sentence of README, docs and public docstrings, each once.
+
+    The place is what a reader sees above the sentence: the page and its last heading, or the name of an
+    object and the line of the parameter.
+    """
     read = [
         passage
         for path in (ROOT / page for page in LOT_PAGES)
@@ -259,15 +272,21 @@ def readable_sentences() -> list[tuple[str, str, str]]:
         )
     ]
     for name, text in public_docstrings():
-        text = ENTRY.sub("\n", DOCTEST.sub("", text))
-        read += [Passage(name, 0, part, "docstrings") for part in BREAK.split(text) if part]
+        parts = BREAK.split(_with_entries(DOCTEST.sub("", text)))
+        read += [Passage(name, 0, part, "docstrings") for part in parts if part]
     rows = dict[str, tuple[str, str, str]]()
+    path = heading = ""
     for passage in read:
+        if passage.path != path:
+            path, heading = passage.path, ""
+        if (words := passage.words.strip()).startswith("#"):
+            heading = words.lstrip("# ")
+            continue
         before = ""
         for sentence in sentences(passage.words):
             flat = " ".join(sentence.split())
-            if length(flat) >= SHORTEST and not flat.startswith("#"):
-                rows.setdefault(flat, (passage.path, before, flat))
+            if length(flat) >= SHORTEST:
+                rows.setdefault(flat, (f"{path}, under: {heading}" if heading else path, before, flat))
             before = flat
     return list(rows.values())
 

@@ -437,7 +437,7 @@ class Roster:
 
 @error_boundary
 def pinned_keys(names: Iterable[str], *, signed: bool = True) -> tuple[dict[str, IdentityKey], Roster]:
-    """Make keys for all sites and their roster, for sites in one process (for simulations).
+    """Make the keys of all sites, and the roster of these keys, for simulations in one process.
 
     Parameters
     ----------

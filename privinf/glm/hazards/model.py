@@ -120,7 +120,7 @@ class PHReg(Model[PHRegOptions]):
 
     A record is followed until its cumulative hazard, as predicted from its columns, is c. The number c is
     public, and is chosen so that the noise is small enough. If hazards are proportional and effects are
-    linear, this end of the follow-up does not change the coefficients. Otherwise the target is Cox's
+    linear, the coefficients are the same as with a longer follow-up. Otherwise the target is Cox's
     regression with the shorter follow-up. The summary states c and the share of events after the end of the
     follow-up, and a warning is issued if this share is not small. Without noise and on a fine time grid, the
     coefficients are equal to the coefficients of Cox's regression.
@@ -360,8 +360,8 @@ class PHReg(Model[PHRegOptions]):
         follow_up : {"longest", "model"}
             Length of the follow-up of records with a high hazard. With "longest" (default) the follow-up is
             the longest for which the variance of the noise is at most 1.5 times the sampling variance. The
-            target is then close to Cox's regression with complete follow-up. With "model" the limit is 0.4
-            times the sampling variance. The intervals are then narrower, but they rely on proportional
+            target is then close to Cox's regression with complete follow-up. With "model", the variance of
+            the noise is at most 0.4 times the sampling variance. The intervals are then narrower, but they rely on proportional
             hazards and linear effects.
         max_colluding : int
             Number of sites that may collude with the server in secure sums. The noise of this number of sites
