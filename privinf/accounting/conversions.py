@@ -276,8 +276,8 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
     -----
     The result is the minimum over a > 1 of ``rho a + log((a-1)/a) - (log delta + log a)/(a-1)``. The
     derivative of this expression is zero if ``rho (a-1)^2 + log a = log(1/delta)``. The left side of this
-    equation is increasing in a. Therefore the equation has exactly one root. Every number a > 1 gives a valid epsilon,
-    so an inexact root can only make the returned epsilon too large.
+    equation is increasing in a. Therefore the equation has exactly one root. Every number a > 1 gives a valid
+    epsilon, so an inexact root can only make the returned epsilon too large.
 
     References
     ----------

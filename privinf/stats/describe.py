@@ -100,7 +100,7 @@ class Description(PortableTable):
 
     @property
     def nobs(self) -> int:
-        """Public number of records; with ``missing="drop"``, the noisy number of values of the fullest column."""
+        """Public number of records; with ``missing="drop"``, the largest noisy count of the columns."""
         if len(self.table.columns):
             return int(self.table.loc["count"].to_numpy().max())
         first = self.levels.index[0][0]

@@ -361,8 +361,8 @@ class PHReg(Model[PHRegOptions]):
             Length of the follow-up of records with a high hazard. With "longest" (default) the follow-up is
             the longest for which the variance of the noise is at most 1.5 times the sampling variance. The
             target is then close to Cox's regression with complete follow-up. With "model", the variance of
-            the noise is at most 0.4 times the sampling variance. The intervals are then narrower, but they rely on proportional
-            hazards and linear effects.
+            the noise is at most 0.4 times the sampling variance. The intervals are then narrower, but they
+            rely on proportional hazards and linear effects.
         max_colluding : int
             Number of sites that may collude with the server in secure sums. The noise of this number of sites
             does not count toward the guarantee.
