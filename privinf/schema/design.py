@@ -557,8 +557,8 @@ class Design:
         -------
         dict of str to str
             Names of the columns with values beyond their bounds or knots, and a text about each. The texts
-            depend on the public declarations alone. A text states that a spline is constant beyond its boundary knots, or that the
-            fit clipped the column to its declared bounds.
+            depend on the public declarations alone. A text states that a spline is constant beyond its
+            boundary knots, or that the fit clipped the column to its declared bounds.
         """
         reader = self.reading.open(table, "raise")
         return inputs_beyond(self.inputs, self.raw or self.columns, self.schema, reader)
