@@ -373,13 +373,6 @@ NO_STATUS = (
     "status must be 1 where the time ended with the event, and 0 where it was censored; replace other "
     "codes, such as the 1 and 2 of R"
 )
-NO_STATUS_COLUMN = (
-    "the status {0!r} has the bounds (0, 1), so it must be 1 where the time ended with the event, and 0 "
-    "where it was censored; declare its two values as levels, the event second, such as {0!r}: [1, 2] for "
-    "the codes of R"
-)
-# Packages whose tables give a column by its name without reading a file.
-TABLES_IN_MEMORY = ("pandas", "polars", "pyarrow")
 
 
 def status_numbers(status: ColumnLike) -> Floats:
@@ -392,33 +385,12 @@ def status_numbers(status: ColumnLike) -> Floats:
         The message holds no value.
     """
     try:
-        numbers = np.asarray(labelled(status)).ravel().astype(np.float64)
+        numbers = np.asarray(plain_numbers(labelled(status))).ravel().astype(np.float64)
     except (TypeError, ValueError):
         raise SchemaError(NO_STATUS) from None
     if not (np.isnan(numbers) | np.isin(numbers, (0.0, 1.0))).all():
         raise SchemaError(NO_STATUS)
     return numbers
-
-
-def check_status_column(data: Table, name: str, site: object = None) -> None:
-    """Raise SchemaError if a status with the bounds (0, 1) has other values in a table in memory.
-
-    Values are clipped to their bounds, so the codes 1 and 2 would all count as events. Files, and the rows of
-    sites, are not read here. The message holds no value; it names the site.
-    """
-    package = type(data).__module__.partition(".")[0]
-    if not isinstance(data, Mapping) and package not in TABLES_IN_MEMORY:
-        return
-    table: Any = data
-    try:
-        column = table[name]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-        return  # reading the rows raises the error
-    try:
-        status_numbers(plain_numbers(column) if package == "pandas" else np.asarray(column))
-    except SchemaError:
-        where = "" if site is None else f"site {site!r}: "
-        raise SchemaError(where + NO_STATUS_COLUMN.format(name)) from None
 
 
 def with_status(X: ColumnsLike, status: ColumnLike | str, name: str) -> tuple[pd.DataFrame, str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
 from privinf.fitting.rows import ONE_SITE, ModelRows, rows_of_table, trust_of_sums
-from privinf.mechanisms.arrays import check_status_column, status_numbers
+from privinf.mechanisms.arrays import status_numbers
 from privinf.mechanisms.samples import sample_rows
 from privinf.mechanisms.statistics.survival import MOST_INTERVALS
 from privinf.schema import Design, Factor, Schema
@@ -138,8 +138,6 @@ def survival_rows(time: ColumnLike | str, status: ColumnLike | str, options: Sur
     edges = _edges(options, float(high), discrete=discrete)
     levels = ("all",) if len(names) < 3 else _levels(schema, names[2])
     _check_status(schema, names[1])
-    if named and not isinstance(schema[names[1]], Factor):
-        check_status_column(options.data, names[1])
     terms = [_term(schema, name) for name in names[1:]]
     design = Design.from_formula(f"{_quoted(names[0])} ~ {' + '.join(terms)}", schema, response="protected")
     if named:

@@ -13,7 +13,7 @@ from privinf.fitting.model import SITES_NOISE, SITES_NOW, STATSMODELS, Model, Su
 from privinf.fitting.rows import Limits, ModelRows
 from privinf.glm.hazards.path import MOST_NOISE, MOST_NOISE_MODEL
 from privinf.glm.hazards.results import PHRegResults
-from privinf.glm.hazards.rows import HazardRows, check_status_codes, hazard_rows, with_status
+from privinf.glm.hazards.rows import HazardRows, hazard_rows, with_status
 from privinf.glm.hazards.running import run_hazards
 from privinf.glm.plan import FitRequest
 from privinf.mechanisms import arrays
@@ -236,7 +236,6 @@ class PHReg(Model[PHRegOptions]):
             trust=trust,
             ledger=ledger,
         )
-        check_status_codes(data, status, schema)
         return cls._from_formula(formula, data, schema, options)
 
     @classmethod
@@ -295,8 +294,6 @@ class PHReg(Model[PHRegOptions]):
             is invalid. The message names the site whose rows cause the error.
         """
         tables = arrays.sites_with_constant(sites)
-        for label, (_, table) in tables.items():
-            arrays.check_status_column(table, status, label)
         names = arrays.column_names(next(iter(tables.values()))[1])
         options = PHRegOptions(
             bounds=_with_status(bounds, names, status),

@@ -11,11 +11,9 @@ from privinf.errors import ArgumentError, SchemaError
 from privinf.fitting.rows import ModelRows
 from privinf.glm.rows import GlmRows, glm_rows, without
 from privinf.glm.sums import NO_ROLES, Roles
-from privinf.mechanisms.arrays import check_status_column
 from privinf.mechanisms.statistics.survival import MOST_INTERVALS
 from privinf.schema import Design, Factor, Schema
-from privinf.schema.declared import Numeric
-from privinf.typing import Floats, Integers, Table
+from privinf.typing import Floats, Integers
 from privinf.validation import check_count, check_positive, shown_name
 
 NO_CONSTANT = (
@@ -131,13 +129,6 @@ def with_status(formula: str, status: str, schema: Schema) -> str:
             raise SchemaError(STATUS_COLUMN)
         term = f"C({term})"
     return f"{formula} + {term}"
-
-
-def check_status_codes(data: Table, status: str, schema: Schema) -> None:
-    """Raise SchemaError if a status with the bounds (0, 1) has other codes in a table in memory."""
-    declared = schema[status] if isinstance(status, str) and status in schema else None
-    if isinstance(declared, Numeric) and (declared.low, declared.high) == (0.0, 1.0):
-        check_status_column(data, status)
 
 
 def event_column(design: Design, status: str) -> str:
