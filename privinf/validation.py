@@ -329,15 +329,18 @@ def check_array(value: ArrayLike, name: str, *, ndim: int, finite: bool = True, 
         return cast(Floats, value)
     try:
         raw = np.asarray(value)
-        casting: Literal["unsafe", "no"] = "unsafe" if raw.dtype.kind in "biufO" else "no"
-        with np.errstate(over="ignore"):
-            array = raw.astype(np.float64, casting=casting, copy=copy)
+        if raw.dtype == np.float64:
+            array = raw.astype(np.float64, copy=copy)
+        else:
+            casting: Literal["unsafe", "no"] = "unsafe" if raw.dtype.kind in "biufO" else "no"
+            with np.errstate(over="ignore"):
+                array = raw.astype(np.float64, casting=casting, copy=copy)
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{name} must be numeric") from None
     if array.ndim != ndim:
         raise ArgumentError(f"{name} must have {counted(ndim, 'dimension')}, got shape {array.shape}")
     # The ends are nan if any entry is, and take no array of flags.
-    if finite and not np.isfinite([array.min(initial=0.0), array.max(initial=0.0)]).all():
+    if finite and not (math.isfinite(array.min(initial=0.0)) and math.isfinite(array.max(initial=0.0))):
         raise ArgumentError(f"{name} has nan or infinite entries")
     return array
 
