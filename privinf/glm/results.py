@@ -64,7 +64,7 @@ from privinf.results.notes import Note, must_read, target_notes
 from privinf.results.paper_table import ratios
 from privinf.results.prediction import Prediction, Predictions, mean_response, predicted
 from privinf.results.wald import NO_CONVERGENCE, Inference
-from privinf.schema.reading import labelled
+from privinf.schema.arrays import labelled
 from privinf.typing import (
     ArrayLike,
     ColumnsLike,
