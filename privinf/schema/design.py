@@ -662,16 +662,11 @@ class Design:
         bounds may differ in their last bit between platforms.
         """
         if not self._digest:
-            content = self.to_dict()
-            if self.schema is not None:
-                del content["low"], content["high"], content["outcome"]["bounds"]
-            object.__setattr__(self, "_digest", canonical_digest(content))
+            object.__setattr__(self, "_digest", _digest_of(self))
         return self._digest
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return self.to_dict() == other.to_dict() if isinstance(other, Design) else NotImplemented
+        return _are_equal(self, other) if isinstance(other, Design) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.digest)
@@ -762,6 +757,19 @@ def _freeze(design: Design, **arrays: Any) -> None:
             raise SchemaError(f"{name} must have one entry for each column of the design")
         array.setflags(write=False)
         object.__setattr__(design, name, array)
+
+
+def _are_equal(one: Design, other: Design) -> bool:
+    """Return whether two designs have the same content."""
+    return one is other or one.to_dict() == other.to_dict()
+
+
+def _digest_of(design: Design) -> str:
+    """Return the digest of a design's content, without the bounds that follow from its schema."""
+    content = design.to_dict()
+    if design.schema is not None:
+        del content["low"], content["high"], content["outcome"]["bounds"]
+    return canonical_digest(content)
 
 
 def resolve_design(

@@ -16,6 +16,7 @@ from privinf.schema import reading
 
 N = 9_000  # rows of two blocks
 FORMULA = "{} ~ a + b + c"
+ROUNDS = pi.DPSGD(epochs=2, batches=4)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +68,18 @@ def test_fits_have_the_same_bits(name, rows, monkeypatch):
     monkeypatch.setattr(terms, "KEPT_NUMBERS", 0)
     for with_quantities, without in zip(kept, fitted(), strict=True):
         assert np.array_equal(with_quantities, without)
+
+
+def test_fits_by_batches_have_the_same_bits(rows, monkeypatch):
+    """The rows of a batch are not those of the batch before."""
+
+    def fitted():
+        built = pi.GLM.from_formula("y ~ a + b - 1", rows, schema=SCHEMA, family="gaussian")
+        return built.fit(mu=1.0, optimizer=ROUNDS, rng=3).params.to_numpy()
+
+    kept = fitted()
+    monkeypatch.setattr(terms, "KEPT_NUMBERS", 0)
+    assert np.array_equal(kept, fitted())
 
 
 def test_a_quantity_is_made_again_for_other_arguments_and_dropped_after_a_query_without_it():

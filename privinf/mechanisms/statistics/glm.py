@@ -185,9 +185,7 @@ def _probes(seed: int, count: int, columns: int, basis: bytes) -> Floats:
 
 
 def _drawn(block: SiteBlock, args: Args) -> SiteBlock:
-    """Return the rows of the requested batch; all without one."""
-    if "batches" not in args:
-        return block
+    """Return the rows of the requested batch."""
     codes = batch_of(block, int(args["seed"]), int(args["batches"]))
     if block.batch is not None:
         features, response = block.batch.rows(codes, block.features, block.response)
@@ -244,7 +242,8 @@ def _sketch_size(args: Args, columns: int) -> int:
 
 def _sketched_score(rows: RowReader, ball: Ball) -> tuple[Product]:
     args = rows.args
-    rows.block = _drawn(rows.block, args)
+    if "batches" in args:
+        rows.narrow(_drawn(rows.block, args))
     placed = rows.read()
     eta = placed.forms(np.asarray(args["theta"], dtype=np.float64)[None])[0]
     r = residuals(rows.block, eta, args, exact=rows.exact)

@@ -224,6 +224,12 @@ class RowReader:
         self._quantities = quantities
         self.room.clear()
 
+    def narrow(self, block: SiteBlock) -> None:
+        """Read some of the rows in place of the block, without quantities of all of its rows."""
+        self.block = block
+        self._placed.clear()
+        self._quantities = BlockQuantities()
+
     def once(self, quantity: str, names: Sequence[str], make: Callable[[], T]) -> T:
         """Return values derived from the rows and the named arguments, once for all readers of a block.
 
