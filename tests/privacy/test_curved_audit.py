@@ -173,7 +173,10 @@ def test_weights_in_x_alone_leave_a_right_mean_where_it_is():
 
     assert np.abs(score()).max() < 1.5
     seen = Mutant(
-        CURVED, "_Rows.largest", "(1.0 - logistic(self.point.predictor, exact=self.exact))", "np.abs(self.error)"
+        CURVED,
+        "_Rows.largest",
+        "(1.0 - logistic(self.point.predictor, exact=self.exact))",
+        "np.abs(self.error)",
     )
     with seen.applied():
         assert np.abs(score()).max() > 10.0
