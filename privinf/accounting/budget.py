@@ -54,7 +54,7 @@ _LARGEST_LIMIT = 10**300  # of a budget that is read from a file
 
 
 @error_boundaries
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Budget:
     """Hard limit on the privacy loss of one unit (a record or a person), which a ledger enforces.
 
@@ -258,6 +258,9 @@ class Budget:
 
     def __str__(self) -> str:
         return self.described(relation="<= ")
+
+    def __repr__(self) -> str:
+        return f"<Budget: {self}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that can be written as JSON.

@@ -19,7 +19,15 @@ from privinf.accounting.scopes import total_of
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError
 from privinf.typing import ReportSubject
-from privinf.validation import check_choice, check_count, check_fraction, counted, error_text, shown
+from privinf.validation import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_fraction,
+    counted,
+    error_text,
+    shown,
+)
 from privinf.wire import Assumptions, readable
 
 if TYPE_CHECKING:
@@ -78,7 +86,7 @@ _COLUMNS = (
 
 
 @error_boundaries
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PrivacyReport:
     """Privacy cost of one fit, and of all releases that its ledger had recorded when the fit ended.
 
@@ -101,6 +109,8 @@ class PrivacyReport:
         further cost, one release, the releases of one party, or all releases in a ledger.
     elsewhere : int
         Number of the `entries` that were charged to a different ledger than the ledger of this report.
+    delta_is_default : bool
+        Whether neither the call nor the ledger chose `default_delta`.
 
     Notes
     -----
@@ -126,6 +136,7 @@ class PrivacyReport:
     fit: int | None = None
     subject: ReportSubject = "fit"
     elsewhere: int = 0
+    delta_is_default: bool = False
 
     @classmethod
     def from_entries(
@@ -135,6 +146,7 @@ class PrivacyReport:
         *,
         delta: float | None = None,
         subject: ReportSubject = "fit",
+        nobs: int | None = None,
     ) -> PrivacyReport:
         """Make a report on the releases of one fit.
 
@@ -148,10 +160,12 @@ class PrivacyReport:
             ledger are included in :attr:`cumulative` too.
         delta : float, optional
             Delta of the (epsilon, delta) guarantee that the report prints. The default is the delta of the
-            limit of the ledger, or 1e-6 if there is none.
+            limit of the ledger. If there is none, it is 1e-6, or 1/(2 nobs) if that is smaller.
         subject : {"fit", "earlier release", "release", "party", "ledger"}
             Releases that the totals cover: the releases of a fit, an earlier release that a fit reads at no
             further cost, one release, the releases of one party, or all releases in a ledger.
+        nobs : int, optional
+            Number of records, for the default of `delta`.
 
         Returns
         -------
@@ -173,8 +187,11 @@ class PrivacyReport:
                 )
         check_joined(entry.relation for entry in lines)
         budget = None if ledger is None else ledger.budget
+        limit_delta = None if budget is None else budget.delta
+        delta_is_default = delta is None and limit_delta is None
         if delta is None:
-            delta = DEFAULT_DELTA if budget is None or budget.delta is None else budget.delta
+            largest = DEFAULT_DELTA if nobs is None else min(DEFAULT_DELTA, 0.5 / nobs)
+            delta = largest if limit_delta is None else limit_delta
         fit = None if ledger is None else ledger.number_fit(lines)
         recorded = () if ledger is None else account_of(ledger)[0].snapshot()
         recorded_ids = {entry.id for entry in recorded}
@@ -188,6 +205,7 @@ class PrivacyReport:
             fit=fit,
             subject=subject,
             elsewhere=0 if ledger is None else len(charged_elsewhere),
+            delta_is_default=delta_is_default,
         )
 
     def epsilon(self, delta: float | None = None) -> float:
@@ -250,6 +268,7 @@ class PrivacyReport:
             default_delta=self.default_delta,
             subject="ledger",
             elsewhere=self.elsewhere,
+            delta_is_default=self.delta_is_default,
         )
 
     @property
@@ -373,6 +392,7 @@ class PrivacyReport:
             default_delta=self.default_delta,
             subject="party",
             elsewhere=sum(entry.party == name for entry in self._charged_elsewhere()),
+            delta_is_default=self.delta_is_default,
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -417,6 +437,7 @@ class PrivacyReport:
             **({} if self.fit is None else {"number": self.fit}),
             **({} if self.subject == "fit" else {"subject": self.subject}),
             **({"elsewhere": self.elsewhere} if self.elsewhere else {}),
+            **({"delta_is_default": True} if self.delta_is_default else {}),
         }
 
     @classmethod
@@ -454,11 +475,17 @@ class PrivacyReport:
                 fit=number,
                 subject=check_choice(record.get("subject", "fit"), ReportSubject, "subject"),
                 elsewhere=elsewhere,
+                delta_is_default=check_flag(record.get("delta_is_default", False), "delta_is_default"),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ArgumentError(
                 f"the record is not a valid privacy report ({error_text(error)}); use an intact copy"
             ) from None
+
+    def __repr__(self) -> str:
+        spent = f"epsilon {self.epsilon():.4g} at delta {self.default_delta:g}"
+        stamp = f", {self.stamp}" if self.stamp else ""
+        return f"<PrivacyReport: {spent}, {counted(len(self.entries), 'release')}{stamp}>"
 
     def __str__(self) -> str:
         return _report_text(self)

@@ -206,7 +206,7 @@ def release_report(release: Release, ledger: Ledger | None = None, *, reread: bo
     """
     subject: ReportSubject = "earlier release" if reread else "fit"
     return PrivacyReport.from_entries(
-        release.entries, ledger=ledger, delta=release.noise_model["delta"], subject=subject
+        release.entries, ledger=ledger, delta=release.noise_model["delta"], subject=subject, nobs=release.nobs
     )
 
 

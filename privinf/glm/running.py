@@ -129,6 +129,8 @@ class FitRun:
         The count of values outside their bounds, where it is part of the fit.
     mu : float
         Price of all releases besides that count.
+    delta : float or None
+        At which epsilon is reported; None if the call has none.
     sums : GlmSums
         The sums, released by the server.
     """
@@ -143,6 +145,7 @@ class FitRun:
     model: str
     outside: OutsideCount | None
     mu: float
+    delta: float | None
     sums: GlmSums
 
     def counted(self, complete: CompleteRows) -> FitRun:
@@ -184,7 +187,9 @@ class FitRun:
             options=options,
             trajectory=trajectory,
             traffic=self.sums.traffic,
-            report=PrivacyReport.from_entries(entries, ledger=self.ledger, delta=self.plan.delta),
+            report=PrivacyReport.from_entries(
+                entries, ledger=self.ledger, delta=self.delta, nobs=self.rows.total
+            ),
             clipped=clipped,
             at_an_end=ends,
         )
@@ -225,7 +230,7 @@ def prepare_fit(
     rows = all_rows.reported()
     plan = plan_fit(level, request, rows)
     _check_plan(plan, request, rows, all_rows)
-    stack.enter_context(stating_charges(ledger, delta=plan.delta, checkpoint=request.checkpoint))
+    stack.enter_context(stating_charges(ledger, delta=spending.get("delta"), checkpoint=request.checkpoint))
     warn_of_large_delta(spending.get("delta"), rows.total)
     default = plan.curved or plan.least_squares is not None
     is_curator = trust == "central" and isinstance(all_rows.federation, (LocalSites, TableByPasses))
@@ -249,6 +254,7 @@ def prepare_fit(
         model=model,
         outside=outside,
         mu=plan.mu if outside is None else outside.rest,
+        delta=spending.get("delta"),
         sums=sums,
     )
 

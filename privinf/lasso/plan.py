@@ -534,8 +534,8 @@ class LassoPlan:
     ----------
     rho : float
         Total price, zCDP; infinite for no noise.
-    delta : float
-        At which epsilon is reported.
+    delta : float or None
+        At which epsilon is reported; None if the call has none.
     sparsity : int
     neighbors : int or None
         Of every target; None: as many as budget and rows allow.
@@ -557,7 +557,7 @@ class LassoPlan:
     """
 
     rho: float
-    delta: float
+    delta: float | None
     sparsity: int
     neighbors: int | None
     targets: tuple[int, ...] | None
@@ -670,7 +670,7 @@ def plan_of(rows: LassoRows, options: LassoOptions, *, gaussian: bool = False) -
         constant=rows.constant,
     )
     count = part_of_rho(rho, COMPLETE_SHARE) if rows.missing == "drop" else 0.0
-    return replace(plan, count=count, open_sparsity=open_sparsity)
+    return replace(plan, delta=options.delta, count=count, open_sparsity=open_sparsity)
 
 
 def default_sparsity(rows: LassoRows, count: int, rho: float) -> int:

@@ -120,7 +120,9 @@ def _joint_fit(
         plan = _counted(sums, rows, plan, vectors)
         joint = _fitted(sums, rows, plan, target, vectors)
         extras = _extras(sums, joint, requested, full_plan.rho)
-    report = PrivacyReport.from_entries(charged_since(ledger, before), ledger=ledger, delta=plan.delta)
+    report = PrivacyReport.from_entries(
+        charged_since(ledger, before), ledger=ledger, delta=plan.delta, nobs=rows.total
+    )
     return linear_results(rows, plan, sums, joint, report, extras, target, vectors)
 
 
@@ -276,7 +278,9 @@ def _joint_logistic(
             fitted = _logistic_fit(sums, rows, plan, shares, blocks, vectors)
         except TooRareResponse as rare:
             fitted = rare
-    report = PrivacyReport.from_entries(charged_since(ledger, before), ledger=ledger, delta=plan.delta)
+    report = PrivacyReport.from_entries(
+        charged_since(ledger, before), ledger=ledger, delta=plan.delta, nobs=rows.total
+    )
     if isinstance(fitted, TooRareResponse):
         return rate_results(rows, plan, sums, fitted, report)
     return logistic_results(rows, plan, sums, fitted, report, vectors)
@@ -385,8 +389,10 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     check_price(server, len(rows.names), plan.rho)
     with server.reserving([joint_loss(site_plan)]):
         fits = fit_sites(server, units, site_plan, chosen)
-    report = PrivacyReport.from_entries(charged_since(ledger, before), ledger=ledger, delta=plan.delta)
-    level = rho_to_epsilon(plan.rho, plan.delta) if options.epsilon is None else options.epsilon
+    report = PrivacyReport.from_entries(
+        charged_since(ledger, before), ledger=ledger, delta=plan.delta, nobs=rows.total
+    )
+    level = rho_to_epsilon(plan.rho, report.default_delta) if options.epsilon is None else options.epsilon
     return results_by_site(fits, units, chosen, rows, report, level)
 
 

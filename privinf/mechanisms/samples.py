@@ -309,7 +309,7 @@ def release_sample(
         half=ranges[:, 1],
         levels=sums.levels,
         entries=recorded,
-        recorded=PrivacyReport.from_entries(recorded, ledger, delta=price.delta),
+        recorded=PrivacyReport.from_entries(recorded, ledger, delta=price.delta, nobs=n),
         missing=rows.missing,
     )
 

@@ -22,6 +22,11 @@ ConstraintLike: TypeAlias = (
     "str | Sequence[str] | Mapping[str, float] | np.ndarray[Any, Any] | tuple[Any, Any]"
 )
 
+TERM = (
+    "{0} is a term and not a coefficient: wald_test_terms() tests every term jointly; to test its "
+    "coefficients by wald_test(), f_test() or score_test(), pass {1!r}"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
@@ -144,6 +149,8 @@ def _parsed(restrictions: Any, names: tuple[str, ...]) -> tuple[Floats, Floats]:
     try:
         constraint = patsy.DesignInfo(names).linear_constraint(text)
     except (patsy.PatsyError, ValueError, TypeError, IndexError) as problem:
+        if term := _term_of(restrictions, names):
+            raise ArgumentError(TERM.format(*term)) from None
         reason = str(problem).partition("\n")[0].replace("a noun", "a coefficient or a number")
         raise ArgumentError(
             f"the restriction {shown(restrictions)} cannot be parsed ({reason}); the coefficients are "
@@ -152,6 +159,17 @@ def _parsed(restrictions: Any, names: tuple[str, ...]) -> tuple[Floats, Floats]:
     # patsy leaves negative zeros behind, which labels and tables would print
     R, q = (np.asarray(part, dtype=np.float64) + 0.0 for part in (constraint.coefs, constraint.constants))
     return R, q.ravel()
+
+
+def _term_of(restrictions: Any, names: tuple[str, ...]) -> tuple[str, str] | None:
+    """Return a factor that stands for a restriction, ``C(g)`` or ``g``, and its restrictions; else None."""
+    if not isinstance(restrictions, str) or not (text := restrictions.partition("=")[0].strip()):
+        return None
+    for term in (text, f"C({text})"):
+        levels = [name for name in names if name.startswith(f"{term}[") and ":" not in name]
+        if levels:
+            return term, " = ".join([*levels, "0"])
+    return None
 
 
 def _label(row: Floats, names: Sequence[str]) -> str:
@@ -276,8 +294,6 @@ def left_out(full: Context, names: Sequence[str], restricted: Context, fewer: Se
 
     Raises ArgumentError unless the fits are nested, of one response and of one release.
     """
-    if full.report.entries != restricted.report.entries:
-        raise ArgumentError("the two fits come from different releases: compare two fits of the same release")
     responses = [
         None if context.design is None else context.design.response for context in (full, restricted)
     ]
@@ -289,4 +305,12 @@ def left_out(full: Context, names: Sequence[str], restricted: Context, fewer: Se
             f"of the columns of this fit ({', '.join(names)}). Call the method on the larger fit, and code "
             "factors alike in both"
         )
-    return [place for place, name in enumerate(names) if name not in fewer]
+    left = [place for place, name in enumerate(names) if name not in fewer]
+    if full.report.entries != restricted.report.entries:
+        test = " = ".join([*(names[place] for place in left), "0"])
+        raise ArgumentError(
+            "the two fits come from different releases, so their difference has the noise of both. The "
+            "larger fit alone tests the columns that the smaller one leaves out: call its "
+            f"wald_test({test!r}), or compare two fits of one pi.Moments release"
+        )
+    return left

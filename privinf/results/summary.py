@@ -88,6 +88,10 @@ _FAMILY_OF = {
 RELATION_OPTIONS = ("Neighbors", "Neighbours")  # the second in files of older versions
 # Values of options that a summary leaves out, since they are the usual ones.
 USUAL_OPTIONS = {"Sites": "1", "Residual clip": "by counts"}
+DEFAULT_DELTA_NOTE = (
+    "Epsilon is stated at delta = {:g}, the default for budgets in mu or rho; to choose delta, pass delta= "
+    "as well, or use a ledger with Budget(epsilon=, delta=)."
+)
 SLOW_SETS = (
     "Score intervals are not shown, because for this fit they need hundreds of passes over the "
     "records: conf_int(method='score') computes them, and later summaries show them."
@@ -206,7 +210,13 @@ def summarize(result: FittedResult, options: SummaryOptions) -> PrivateSummary:
         rows=[(name, *row) for name, row in zip(names, cells, strict=True)],
         tests=([], []) if options.slim else _test_facts(result, flags),
         privacy=privacy_facts(result.privacy),
-        notes=[*_warnings(result), *_disagreement(result), *explained, *_assumptions(result.privacy)],
+        notes=[
+            *_warnings(result),
+            *_disagreement(result),
+            *explained,
+            *default_delta_notes(result.privacy),
+            *_assumptions(result.privacy),
+        ],
         printed=options.notes,
         legend=MARKED_ABOVE if has_intervals and flags.marked else "",
     )
@@ -309,6 +319,12 @@ def large_delta(report: PrivacyReport, nobs: float) -> list[str]:
     delta = report.default_delta
     large = 0.0 < report.epsilon(delta) < math.inf and delta * nobs >= 1.0
     return [DELTA_CAUTION.format(delta)] if large else []
+
+
+def default_delta_notes(report: PrivacyReport) -> list[Note]:
+    """Return the note on a delta that nobody chose; none where it was chosen, or without noise."""
+    stated = report.delta_is_default and 0.0 < report.epsilon() < math.inf
+    return [Note(DEFAULT_DELTA_NOTE.format(report.default_delta), "table")] if stated else []
 
 
 def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:

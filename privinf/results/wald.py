@@ -34,6 +34,11 @@ STEEP = (
     "the noise moves an estimate together with its standard error (ratio {:.2g}), so Wald "
     "intervals miss on one side more often; use conf_int(method='score')"
 )
+# The same of inference about several coefficients.
+STEEP_JOINTLY = (
+    "the noise moves an estimate together with its standard error (ratio {:.2g}), so joint Wald tests may be "
+    "wrong; use score_test() with the same restrictions"
+)
 WEAK = (
     "identification is weak (statistic {:.3g}, threshold {:.3g}), so normal intervals and "
     "tests may be wrong far more often than their level allows; use score_test() and "
@@ -352,7 +357,13 @@ class Inference:
     @property
     def joint_warnings(self) -> list[tuple[type[Warning], str]]:
         """The same against normal inference about several coefficients, such as contrasts and draws."""
-        return [*self.weak_joint_inference, *self.other_warnings]
+        strength = self.context.identification
+        steep = "" if strength is None else STEEP_JOINTLY.format(strength.stretch)
+        others = [
+            (category, steep if category is SteepDirectionWarning else text)
+            for category, text in self.other_warnings
+        ]
+        return [*self.weak_joint_inference, *others]
 
     def warnings_about(self, subject: str, jointly: bool) -> list[tuple[type[Warning], str]]:
         """Return the warnings of the member `subject`, whose inference may be about several coefficients."""

@@ -20,6 +20,12 @@ from privinf.schema.terms import Column, Contrast, Expression, Indicator, Piece,
 from privinf.typing import Floats
 from privinf.validation import shown
 
+MANY_LEVELS = (
+    "the response {0!r} is a factor with {1} levels; it must be a number, or a factor with two levels. To "
+    "compare one level with the others, add a column of 0 and 1 to the data, and declare its bounds (0, 1)"
+)
+CODED = "the response {0!r} cannot have C(): write {1!r}, a factor whose second level, {2!r}, counts as 1"
+
 # Stateful functions that move or scale a column, which public numbers replace.
 SHIFTS = ("center", "standardize", "scale")
 BASES = ("bs", "cr", "poly")  # stateful functions with public parameters
@@ -207,15 +213,23 @@ def _response(schema: Schema, code: str, public: bool) -> Response:
     if isinstance(declared, Factor) and declared.categorical and len(declared.levels) == 2:
         return Response.declared(schema, Column(code, (Indicator(code, declared.levels[1]),)), public=public)
     if isinstance(declared, Factor) and declared.categorical:
-        raise SchemaError(
-            f"the response {code!r} is a factor with {len(declared.levels)} levels; it must be a "
-            "number or, for Logit, a factor with two levels. To compare one level with the others, "
-            "add a column of 0 and 1"
-        )
+        raise SchemaError(MANY_LEVELS.format(code, len(declared.levels)))
+    _refuse_coded(schema, code)
     pieces = numeric_pieces(schema, syntax(code), code, known_only=False)
     if len(pieces) != 1:
         raise SchemaError(f"response {code!r} must be a single numeric column")
     return Response.declared(schema, Column(code, pieces), public=public)
+
+
+def _refuse_coded(schema: Schema, code: str) -> None:
+    """Raise SchemaError for a response ``C(factor)``, with the name that stands for it."""
+    match syntax(code):
+        case ast.Call(func=ast.Name(id="C"), args=[ast.Name(id=name), *_]) if name in schema:
+            declared = schema[name]
+            if isinstance(declared, Factor) and len(declared.levels) == 2:
+                raise SchemaError(CODED.format(code, name, declared.levels[1]))
+            if isinstance(declared, Factor):
+                raise SchemaError(MANY_LEVELS.format(name, len(declared.levels)))
 
 
 def _columns(

@@ -40,6 +40,7 @@ from privinf.results.paper_table import ERRORS, PaperTable, check_digits, privac
 from privinf.results.rendering import PrivateSummary, shown_pvalue, unavailable
 from privinf.results.summary import (
     NOT_PRIVATE,
+    default_delta_notes,
     large_delta,
     number,
     observations_label,
@@ -423,6 +424,30 @@ class ConfidenceInterval(NamedTuple):
     high: float
 
 
+class DifferenceInterval(ConfidenceInterval):
+    """The interval of a difference, which it names: a pair of ends as any other.
+
+    Attributes
+    ----------
+    difference : str
+        What is subtracted from what, such as ``"no - yes"``.
+    """
+
+    difference: str
+
+    def __new__(cls, low: float, high: float, difference: str) -> Self:
+        """Return the interval with the name of its difference."""
+        ends = super().__new__(cls, low, high)
+        ends.difference = difference
+        return ends
+
+    def __reduce__(self) -> Any:
+        return type(self), (*self, self.difference)
+
+    def __repr__(self) -> str:
+        return f"ConfidenceInterval(low={self.low!r}, high={self.high!r}, difference={self.difference!r})"
+
+
 class EstimateRow(NamedTuple):
     """A line of a result's table."""
 
@@ -588,6 +613,7 @@ class StatResult(PortableTest):
                     for category, text in self.cautions
                 ),
                 *(replace(note, rank="table") if note.rank == "header" else note for note in self._notes),
+                *default_delta_notes(self.privacy),
                 *(f"The privacy guarantee assumes: {readable(text)}." for text in self.privacy.assumptions),
             ],
             printed=notes,

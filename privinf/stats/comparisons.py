@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.mechanisms.samples import SampleQuery, SampleSums, joined_rows
 from privinf.results.notes import Note
+from privinf.results.rendering import PrivateSummary, SummaryColumn, shown_pvalue
 from privinf.schema import Schema
 from privinf.stats import base
 from privinf.stats.groups import LEAST_RANK, GroupModel, clip_cautions, contrast_weights
@@ -31,10 +32,14 @@ from privinf.typing import (
     Pair,
     RngLike,
     SourceName,
+    SummaryNotes,
     Table,
 )
-from privinf.validation import check_choice
+from privinf.validation import check_choice, check_flag
 from privinf.wire import Labels
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MEANS = "Means of Groups"
 FIRST = np.array([0])  # of two samples, as positions of a contrast
@@ -71,6 +76,13 @@ DF_OF_WELCH = (
 DF_OF_ANOVA = (
     "Df is the number of groups less one, and Welch's number of degrees of freedom of the standard errors, "
     "of which the noise is part."
+)
+SIMULTANEOUS = "Simultaneous Differences"
+OF_DIFFERENCE = "confidence_interval() and pairwise() return the difference {}."
+JOINT_PAIRS = "The intervals hold jointly, and the p-values are adjusted for the number of pairs."
+SEPARATE_PAIRS = (
+    "Each interval and p-value holds separately: among many pairs some differ by chance "
+    "(simultaneous=True allows for that)."
 )
 NOT_ONE_PAIR = (
     "the result has {} groups, so it has no single difference of means: pairwise() returns the differences "
@@ -126,7 +138,7 @@ class GroupsResult(base.StatResult):
         Returns
         -------
         (low, high)
-            A named tuple.
+            A named tuple, whose ``difference`` names what is subtracted from what: ``"no - yes"``.
 
         Raises
         ------
@@ -144,7 +156,8 @@ class GroupsResult(base.StatResult):
             low, high = model.first_difference(at)[0]
             return base.ConfidenceInterval(unit * low, unit * high)
 
-        return base.one_sided(two_sided, level, self.alternative, ends)
+        low, high = base.one_sided(two_sided, level, self.alternative, ends)
+        return base.DifferenceInterval(low, high, _difference(self.release))
 
     def means(
         self,
@@ -213,37 +226,47 @@ class GroupsResult(base.StatResult):
         )
         return self._with_rows("Contrast of Groups", (row,), level)
 
-    def pairwise(self, confidence_level: float = 0.95) -> base.StatResult:
-        """Return the differences of all pairs of groups, with simultaneous intervals.
+    def pairwise(self, confidence_level: float = 0.95, *, simultaneous: bool = True) -> PairsResult:
+        """Return the differences of all pairs of groups, with intervals and p-values.
 
         Parameters
         ----------
         confidence_level : float
-            Confidence level at which all intervals hold jointly, between 0 and 1.
+            Level of the intervals, between 0 and 1.
+        simultaneous : bool
+            Whether all intervals hold jointly at this level, and p-values are adjusted for the number of
+            pairs; otherwise each holds separately.
 
         Returns
         -------
-        StatResult
-            Table with one row per pair of groups.
+        PairsResult
+            One row per pair, with a p-value of no difference; ``.pvalues`` has all of them.
         """
         level = base.check_level(confidence_level)
+        jointly = check_flag(simultaneous, "simultaneous")
         model = GroupModel.released(self.release)
         unit = float(self.release.half[0])
         pairs = np.array(list(combinations(range(len(self.groups)), 2)))
-        first, second = pairs.T
-        simulated = model.simulate()
-        t = np.abs(simulated.differences(first, second, model.means[first] - model.means[second])[0]).max(
-            axis=-1
-        )
-        quantile = np.full(len(pairs), np.quantile(t, level, method="higher"))
-        low, high = model.difference_sets(first, second, quantile)
-        sd = model.sds(first, second)
+        quantiles, pvalues = model.pairs(*pairs.T, level, jointly=jointly)
+        low, high = model.difference_sets(*pairs.T, quantiles)
+        sd = model.sds(*pairs.T)
         names = base.cell_names(self.release)
         rows = tuple(
             base.EstimateRow(f"{names[g]} - {names[h]}", unit * (model.means[g] - model.means[h]), *cells)
             for (g, h), *cells in zip(pairs, unit * sd, unit * low, unit * high, strict=True)
         )
-        return self._with_rows("Simultaneous Differences", rows, level)
+        simulated = jointly or model.laplace
+        return PairsResult(
+            title=SIMULTANEOUS if jointly else "Differences",
+            release=self.release,
+            rows=rows,
+            confidence_level=level,
+            pvalue=float(pvalues[0]) if len(pairs) == 1 else math.nan,
+            least_pvalue=LEAST_RANK if simulated else 0.0,
+            ranked_notes=_group_notes(self.release, self.clip),
+            cautions=self.cautions,
+            pair_pvalues=tuple(map(float, pvalues)),
+        )
 
     def _with_rows(
         self,
@@ -260,6 +283,57 @@ class GroupsResult(base.StatResult):
             ranked_notes=(*notes, *_group_notes(self.release, self.clip)),
             cautions=self.cautions,
         )
+
+
+@error_boundaries
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class PairsResult(base.StatResult):
+    """Differences of all pairs of groups; see `StatResult` for the other attributes.
+
+    `pvalue` is that of the only pair; of several pairs it is nan, and `pvalues` has one for each.
+
+    Attributes
+    ----------
+    pair_pvalues : tuple of float
+        Two-sided p-values of no difference, one per row.
+
+    Notes
+    -----
+    **Privacy.** The result is a function of the release, and public.
+    """
+
+    pair_pvalues: tuple[float, ...]
+
+    @property
+    def pvalues(self) -> pd.Series[float]:
+        """Two-sided p-values of no difference, by the name of the pair."""
+        import pandas as pd
+
+        return pd.Series(self.pair_pvalues, [row.name for row in self.rows], name="pvalue")
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Estimates, standard errors, p-values and intervals."""
+        table = super(PairsResult, self).table
+        table.insert(2, "pvalue", self.pair_pvalues)
+        return table
+
+    def tidy(self) -> pd.DataFrame:
+        """Return one row per pair as `StatResult.tidy` does, with the column ``p_value`` as well.
+
+        Returns
+        -------
+        DataFrame
+            One row per pair.
+        """
+        return super(PairsResult, self).tidy().assign(p_value=self.pair_pvalues)
+
+    def summary(self, notes: SummaryNotes = "main") -> PrivateSummary:
+        """Return the summary with a column of p-values; see `StatResult.summary`."""
+        cells = [shown_pvalue(pvalue, self.least_pvalue, digits=3) for pvalue in self.pair_pvalues]
+        note = JOINT_PAIRS if self.title == SIMULTANEOUS else SEPARATE_PAIRS
+        column = SummaryColumn(name="P>|t|", cells=cells, place=2, note=note)
+        return super(PairsResult, self).summary(notes).with_column(column)
 
 
 @error_boundary
@@ -684,9 +758,18 @@ def _two_groups(
     return result
 
 
+def _difference(release: SampleSums) -> str:
+    """Return which of two groups' means is subtracted from which."""
+    first, second = base.cell_names(release)
+    return f"{first} - {second}"
+
+
 def _mean_notes(result: GroupsResult, intervals: base.IntervalOptions) -> tuple[Note, ...]:
     """Return the notes on what the intervals of means are for."""
-    return *base.target_notes(intervals.target), *intervals.joint_notes(len(result.groups))
+    notes = (*base.target_notes(intervals.target), *intervals.joint_notes(len(result.groups)))
+    if len(result.groups) != 2:
+        return notes
+    return *notes, Note(OF_DIFFERENCE.format(_difference(result.release)), "table")
 
 
 def _mean_rows(release: SampleSums, intervals: base.IntervalOptions) -> tuple[base.EstimateRow, ...]:

@@ -239,6 +239,31 @@ class GroupModel:
         low, high = self.difference_sets(first, second, np.ones(len(first)), limit=4.0)
         return np.minimum((high - low) / 2.0, 2.0)
 
+    def pairs(
+        self, first: Integers, second: Integers, level: float, *, jointly: bool
+    ) -> tuple[Floats, Floats]:
+        """Return quantiles of |t| for pairs of groups, and two-sided p-values of no difference.
+
+        `jointly`: of the largest |t| over all pairs, in simulated releases. A p-value is below ``1 - level``
+        where the interval at this quantile excludes 0.
+        """
+        t, df = self.differences(first, second)
+        size = np.where(np.isnan(t), 0.0, np.abs(t))
+        if jointly or self.laplace:
+            drawn = np.abs(
+                self.simulate().differences(first, second, self.means[first] - self.means[second])[0]
+            )
+            drawn = np.broadcast_to(drawn.max(axis=-1, keepdims=True), drawn.shape) if jointly else drawn
+            simulated = np.quantile(drawn, level, axis=0, method="higher")
+            ranks = np.array([rank(drawn[:, place], size[place]) for place in range(len(size))])
+            if jointly:
+                return simulated, ranks
+        quantiles = np.asarray(distributions.t.isf((1.0 - level) / 2.0, df))
+        pvalues = 2.0 * distributions.t.sf(size, df)
+        if not self.laplace:
+            return quantiles, pvalues
+        return np.maximum(quantiles, simulated), np.maximum(pvalues, ranks)
+
     def first_difference(self, level: float) -> tuple[tuple[float, float], float]:
         """Return the interval of the first mean less the second, and its standard error."""
         first, second = np.array([0]), np.array([1])

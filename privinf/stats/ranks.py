@@ -78,6 +78,10 @@ SAMPLE_ONLY = (
     "The row 'ranks apart' measures the distance between the groups' ranks from 0 to 1; its interval allows "
     "for privacy noise but not for sampling, so it describes these records, not a population."
 )
+SCALE_OF_SUM = (
+    "The statistic is the sum over the groups of the absolute sum of centered ranks, not the H of Kruskal "
+    "and Wallis: compare p-values with those of other software, not statistics."
+)
 TIES_COUNT_HALF = "Ties count half and make the test conservative."
 
 
@@ -435,6 +439,10 @@ def kruskal(
 
     Notes
     -----
+    For three groups or more, the statistic is the sum over the groups of the absolute sum of centered ranks,
+    as in the test KWabs of Couch et al. (2019). Its scale is not that of H of Kruskal and Wallis, which other
+    software reports; the p-values test the same hypothesis.
+
     **Privacy.** One number is released: the sum of centered ranks is computed for each group, and the
     absolute values of these sums are added. The release costs `epsilon`, `mu` or `rho`. Rows are read only
     after the ledger has accepted the release. The reference distribution assumes groups of equal size, so the
@@ -507,7 +515,7 @@ def kruskal(
         pvalue=pvalue,
         least_pvalue=LEAST_RANK,
         null=f"equal distributions of {value} in all groups of {by}",
-        ranked_notes=(COMPARES_DISTRIBUTIONS, SAMPLE_ONLY, TIES_COUNT_HALF),
+        ranked_notes=(COMPARES_DISTRIBUTIONS, SAMPLE_ONLY, SCALE_OF_SUM, TIES_COUNT_HALF),
     )
 
 

@@ -141,6 +141,27 @@ def test_html_is_escaped(make_entry):
     assert "a &lt; b" in page
 
 
+def test_a_report_states_whether_anyone_chose_its_delta(make_entry):
+    entry = make_entry()
+    report = PrivacyReport.from_entries([entry])
+    assert report.delta_is_default
+    assert PrivacyReport.from_dict(report.to_dict()).delta_is_default
+    assert report.cumulative.delta_is_default
+    assert not PrivacyReport.from_entries([entry], delta=1e-6).delta_is_default
+    limited = Ledger(Budget(epsilon=1, delta=1e-9))
+    assert not PrivacyReport.from_entries([entry], limited).delta_is_default
+    assert "delta_is_default" not in PrivacyReport.from_entries([entry], limited).to_dict()
+    assert PrivacyReport.from_entries([entry], nobs=5_000_000).default_delta == 1e-7
+    assert PrivacyReport.from_entries([entry], nobs=100).default_delta == 1e-6
+
+
+def test_budgets_and_reports_are_readable_in_a_list(make_entry):
+    assert repr({"a": Budget(epsilon=1, delta=1e-6)}).startswith("{'a': <Budget: epsilon <= 1 at delta 1e-06")
+    report = PrivacyReport.from_entries([make_entry()])
+    assert repr(report).startswith("<PrivacyReport: epsilon ")
+    assert "1 release" in repr(report)
+
+
 def test_default_delta_and_its_limits(make_entry):
     assert PrivacyReport.from_entries([make_entry()]).default_delta == 1e-6
     assert (

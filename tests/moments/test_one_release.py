@@ -259,7 +259,7 @@ def test_nested_fits_are_compared_by_the_law_of_the_noise(release):
         fewer.compare_f_test(full)
     with pytest.raises(ArgumentError, match="response"):
         full.compare_f_test(release.regress("b ~ a"))
-    with pytest.raises(ArgumentError, match="different releases"):
+    with pytest.raises(ArgumentError, match=r"different releases.*wald_test\('C\(g\)\[T.mid\] = C"):
         full.compare_f_test(MECHANISM.release(ROWS, mu=1.0, rng=0).regress("y ~ a"))
 
 

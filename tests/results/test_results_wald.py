@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import statsmodels.formula
 
+import privinf as pi
 from privinf.errors import ArgumentError, ExtrapolationWarning, NotAvailableError, SchemaError
 from privinf.results import Results
 from privinf.results.context import Context
@@ -184,3 +185,24 @@ def test_nothing_warns(results):
         warnings.simplefilter("error")
         results.f_test("x1 = x2 = 0")
         str(results.t_test("x1 = 0"))
+
+
+@pytest.mark.parametrize("term", ["C(g)", "g", "C(g) = 0"])
+def test_a_term_in_place_of_a_restriction_names_what_tests_it(term):
+    rng = np.random.default_rng(0)
+    table = {"g": rng.choice(list("abc"), 3000), "x": rng.uniform(-1.0, 1.0, 3000)}
+    table["y"] = table["x"] + 0.3 * rng.normal(size=3000)
+    schema = pi.Schema({"g": list("abc"), "x": (-1, 1), "y": (-3, 3)})
+    fit = pi.OLS.from_formula("y ~ x + C(g)", table, schema=schema).fit(epsilon=4.0, delta=1e-6, rng=0)
+    joint = "C(g)[T.b] = C(g)[T.c] = 0"
+    for method in (fit.wald_test, fit.f_test, fit.score_test):
+        with pytest.raises(ArgumentError, match="wald_test_terms") as caught:
+            method(term)
+        assert joint in str(caught.value)
+    assert fit.wald_test(joint).df_num == 2
+
+
+def test_a_steep_direction_names_the_test_of_several_coefficients():
+    from privinf.results.wald import STEEP_JOINTLY
+
+    assert "score_test()" in STEEP_JOINTLY

@@ -338,3 +338,12 @@ def test_every_level_combination_is_coded_as_patsy_codes_it(levels):
     for formula in ("y ~ a * b", "y ~ 0 + a:b", "y ~ a + a:b", "y ~ b:a"):
         expected = patsy.dmatrix(formula.split("~")[1], rows)
         np.testing.assert_array_equal(Design.from_formula(formula, schema).matrix(rows), np.asarray(expected))
+
+
+def test_a_factor_in_c_as_the_response_names_what_to_write():
+    schema = Schema({"smoker": ["no", "yes"], "g": list("abc"), "x": (0, 1)})
+    with pytest.raises(SchemaError, match="write 'smoker', a factor whose second level, 'yes', counts as 1"):
+        Design.from_formula("C(smoker) ~ x", schema)
+    for formula in ("C(g) ~ x", "g ~ x"):
+        with pytest.raises(SchemaError, match="add a column of 0 and 1 to the data"):
+            Design.from_formula(formula, schema)

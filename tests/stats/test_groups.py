@@ -1,6 +1,7 @@
 """Two samples and more: scipy's and statsmodels' tests without noise, honest ones with it."""
 
 import math
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -63,7 +64,7 @@ def test_all_comparisons_come_from_one_release():
 
 def test_simultaneous_intervals_are_wider_than_one_and_narrower_than_bonferronis():
     r = pi.stats.anova_oneway("x ~ g", FRAME, schema=SCHEMA, epsilon=math.inf)
-    together = np.ptp(r.pairwise().table.iloc[:, 2:].to_numpy(), axis=1)
+    together = np.ptp(r.pairwise().table.iloc[:, 3:].to_numpy(), axis=1)
     for width, pair in zip(together, ("uv", "uw", "vw"), strict=True):
         first, second = (X[pair[k] == G] for k in (0, 1))
         one, apart = (
@@ -169,3 +170,53 @@ def test_a_level_that_nobody_has_stops_nothing():
     alone = pi.stats.ttest_ind(A, [], bounds=(-5, 15), epsilon=math.inf)
     assert math.isnan(alone.pvalue)
     assert alone.confidence_interval() == (-20.0, 20.0)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("simultaneous", [True, False])
+def test_p_values_of_pairs_agree_with_their_intervals(noise, simultaneous):
+    rng = np.random.default_rng(0)
+    g = rng.choice(list("uvw"), 3000)
+    x = rng.normal(0.0, 1.0, 3000) + 0.25 * (g == "w")
+    spent = {"epsilon": 2.0, "delta": 1e-6, "rng": 0, "noise": noise}
+    r = pi.stats.anova_oneway(x, g, bounds=(-4, 4), levels=list("uvw"), **spent)
+    for level in (0.8, 0.95, 0.999):
+        pairs = r.pairwise(level, simultaneous=simultaneous)
+        low, high = pairs.table.iloc[:, 3:].to_numpy().T
+        excluded = (low > 0.0) | (high < 0.0)
+        assert (excluded == (pairs.pvalues.to_numpy() < 1.0 - level + 1e-12)).all()
+    assert pairs.pvalues.index.tolist() == ["u - v", "u - w", "v - w"]
+    assert math.isnan(pairs.pvalue)
+    assert (pairs.tidy().p_value == pairs.pvalues.to_numpy()).all()
+    text = str(pairs.summary())
+    assert "P>|t|" in text
+    assert ("adjusted for the number of" in text) == simultaneous
+    separate = r.pairwise(simultaneous=False)
+    assert (separate.pvalues.to_numpy() <= r.pairwise().pvalues.to_numpy() + 2e-4).all()
+
+
+def test_without_noise_separate_pairs_are_welchs_tests():
+    rng = np.random.default_rng(0)
+    g = rng.choice(list("uvw"), 300)
+    x = rng.uniform(-1.0, 1.0, 300) * (1.0 + (g == "u")) + 0.3 * (g == "w")
+    r = pi.stats.anova_oneway(x, g, bounds=(-4, 4), levels=list("uvw"), epsilon=math.inf)
+    expected = scipy_stats.ttest_ind(x[g == "u"], x[g == "w"], equal_var=False).pvalue
+    assert r.pairwise(simultaneous=False).pvalues["u - w"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_difference_of_two_groups_is_named():
+    rng = np.random.default_rng(0)
+    table = {"sex": rng.choice(["m", "f"], 2000), "x": rng.uniform(0.0, 1.0, 2000)}
+    schema = pi.Schema({"sex": ["m", "f"], "x": (0, 1)})
+    spent = {"schema": schema, "epsilon": 1.0, "delta": 1e-6, "rng": 0}
+    means = pi.stats.mean("x", table, by="sex", **spent)
+    ends = means.confidence_interval()
+    assert ends.difference == "m - f"
+    assert "difference='m - f'" in repr(ends)
+    low, high = ends
+    assert (low, high) == (ends.low, ends.high)
+    assert pickle.loads(pickle.dumps(ends)).difference == "m - f"
+    assert "the difference m - f" in str(means.summary())
+    (only,) = means.pairwise().pvalues
+    assert means.pairwise().pvalue == only
+    assert pi.stats.ttest_ind("x ~ sex", table, **spent).confidence_interval().difference == "m - f"
