@@ -12,6 +12,7 @@ from typing import Any
 import click
 from click.formatting import HelpFormatter
 
+from privinf.cli.shell_terms import in_shell_terms
 from privinf.errors import PrivinfError, PrivinfWarning, UnforeseenError
 
 
@@ -40,7 +41,7 @@ class SafeGroup(click.Group):
         except UnforeseenError as problem:
             raise Failure(_mistake(problem)) from None
         except PrivinfError as problem:
-            raise Refusal(str(problem)) from None
+            raise Refusal(in_shell_terms(str(problem))) from None
         except OSError as problem:
             place = f"{problem.filename}: " if problem.filename else ""
             raise Refusal(f"{place}{problem.strerror or type(problem).__name__}") from None
@@ -55,7 +56,7 @@ def _plain_warnings() -> Iterator[None]:
 
         def show(message: Any, category: type[Warning], *place: Any, **rest: Any) -> None:
             if issubclass(category, PrivinfWarning):
-                click.echo(f"Warning: {message}", err=True)
+                click.echo(f"Warning: {in_shell_terms(str(message))}", err=True)
             else:
                 show_as_before(message, category, *place, **rest)
 

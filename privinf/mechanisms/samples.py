@@ -314,6 +314,33 @@ def release_sample(
     )
 
 
+def planned_noise(
+    kind: SampleKind, shape: tuple[int, ...], spending: SpendingWords, noise: NoiseChoice = "auto"
+) -> tuple[tuple[float, ...], bool]:
+    """Return the noise of a release that is not made: its sds, and whether it is Laplace noise.
+
+    Parameters
+    ----------
+    kind : str
+        Key of `SAMPLE_STATISTICS`.
+    shape : tuple of int
+        Number of levels of each factor.
+    spending : SpendingWords
+    noise : {"auto", "gaussian", "laplace"}
+
+    Notes
+    -----
+    **Privacy.** Reads no rows, and charges nothing.
+    """
+    statistic = SAMPLE_STATISTICS[kind].of_table(shape)
+    price = Price.from_options(statistic, spending, noise, None)
+    scale, _ = price.calibrated(
+        Labels.MEAN.format(name="plan"), statistic, max(math.prod(shape), 1), "record"
+    )
+    sd = scale * (math.sqrt(2.0) if price.laplace else 1.0)
+    return tuple(sd / weight for weight in price.weighted.weights), price.laplace
+
+
 def _complete_kind(kind: SampleKind) -> SampleKind:
     """Return the statistic of complete rows; NotAvailableError where there is none."""
     if kind not in COMPLETE_KINDS:

@@ -35,6 +35,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Guesses", "Study", "advise", "plan_study"]
 
+SPARSE = "DebiasedLasso"
+# Columns of a formula from which on a plan compares the lasso without being asked: the lasso is for many
+# columns, few of which have an effect; with fewer columns other estimators have narrower intervals.
+LASSO_COLUMNS = 20
+FEW_COLUMNS = (
+    "DebiasedLasso is not compared, because it is for many columns and the formula has {}; pass estimators= "
+    "to compare it"
+)
+NO_PEOPLE = (
+    "n was not passed, so the plan is for 10,000 people: pass n=, or call n_for(width=...) for the number of "
+    "people that you need"
+)
+
 
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -49,6 +62,8 @@ class Study:
         Predictions for each estimator: widths of intervals, a verdict and its reason.
     floor : ndarray, shape (coefficients,)
         Widths without privacy.
+    remarks : tuple of str
+        What the call left to defaults: the number of people, and estimators that are not compared.
 
     Notes
     -----
@@ -59,6 +74,7 @@ class Study:
     case: Case
     cells: tuple[Cell, ...]
     floor: Floats
+    remarks: tuple[str, ...] = ()
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -443,6 +459,7 @@ class Study:
                 "",
                 *(f"{cell.name}: {cell.described}{cell.reason and '; '}{cell.reason}" for cell in self.cells),
                 best,
+                *self.remarks,
                 "",
                 "Assumptions",
                 *(f"  {line}" for line in self.case.people.assumptions),
@@ -474,7 +491,7 @@ class Study:
 def plan_study(
     schema: Schema,
     formula: str,
-    n: int = FIRST_PEOPLE,
+    n: int | None = None,
     *,
     guesses: Guesses | None = None,
     epsilon: float | None = None,
@@ -500,8 +517,8 @@ def plan_study(
     formula : str
         Formula of the regression.
     n : int
-        Number of people in the study, from 5 to 5,000,000; default 10,000. Leave `n` out if you want to
-        compute it with `Study.n_for`.
+        Number of people in the study, from 5 to 5,000,000; default 10,000, which the plan then states. Leave
+        `n` out if you want to compute it with `Study.n_for`.
     guesses : Guesses, optional
         Guessed means, standard deviations, shares, correlations and R^2. Quantities without a guess are
         computed from the bounds, and the result prints them.
@@ -532,7 +549,7 @@ def plan_study(
         Columns of each party, for ``trust="per-party"``.
     estimators : sequence of str, optional
         Names of the estimators. By default all estimators that support the family and the trust model are
-        compared.
+        compared, `DebiasedLasso` only if the formula has at least 20 columns.
     which : sequence of str, optional
         Names of the coefficients to plan for. By default they are all slopes, or the first 20 slopes if there
         are more.
@@ -597,7 +614,8 @@ def plan_study(
         alpha=alpha,
         progress=progress,
     )
-    return _planned(schema, formula, n, options)
+    study = _planned(schema, formula, FIRST_PEOPLE if n is None else n, options)
+    return study if n is not None else replace(study, remarks=(NO_PEOPLE, *study.remarks))
 
 
 def _planned(schema: Schema, formula: str, n: int, options: StudyOptions) -> Study:
@@ -609,6 +627,12 @@ def _planned(schema: Schema, formula: str, n: int, options: StudyOptions) -> Stu
         raise NotAvailableError(
             f"no estimator is available for family={case.people.family!r} with trust={case.trust!r}"
         )
+    columns = len(case.people.design.names) - (case.people.design.constant is not None)
+    remarks: tuple[str, ...] = ()
+    if chosen is None and columns < LASSO_COLUMNS and serve != [SPARSE]:
+        if SPARSE in serve:
+            remarks = (FEW_COLUMNS.format(columns),)
+        serve = [name for name in serve if name != SPARSE]
     names = list(
         dict.fromkeys(
             serve if chosen is None else (check_choice(name, serve, "estimators") for name in chosen)
@@ -620,7 +644,7 @@ def _planned(schema: Schema, formula: str, n: int, options: StudyOptions) -> Stu
         )
     total = len(names) * most_fits(case)
     with progress_bar(options.progress, "at most", total=total, unit="fit"):
-        return Study(case, simulated(case, names), floor_widths(case))
+        return Study(case, simulated(case, names), floor_widths(case), remarks)
 
 
 def _serving(family: StudyFamily, trust: TrustModel) -> list[str]:

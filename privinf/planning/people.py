@@ -62,6 +62,10 @@ NO_PARTIES = (
 NOT_PER_PARTY = (
     "parties= can be used only with trust='per-party': pass this trust model too, or leave parties= out"
 )
+NO_SLOPES = (
+    "the formula has only a constant, so there is no slope to plan for: plan the mean of a column by "
+    "pi.stats.plan_mean(), or a share by pi.stats.plan_proportion()"
+)
 RESPONSE_COLUMN = "response"
 NO_STATUS = (
     "family='hazards' needs status=: pass the name of the column that is 1 if the time ends with the event "
@@ -434,6 +438,8 @@ def checked_case(schema: Schema, formula: str, n: int, options: StudyOptions) ->
     if names_planned is None:
         names_planned = [name for place, name in enumerate(names) if place != constant][:MOST_PLANNED]
     planned = tuple(dict.fromkeys(check_choice(name, names, "which") for name in names_planned))
+    if not planned and options.which is None:
+        raise ArgumentError(NO_SLOPES)
     if not planned:
         raise ArgumentError(
             f"which= must list at least one coefficient; the coefficients are {', '.join(names)}"

@@ -13,6 +13,11 @@ from .describe import describe as describe
 from .means import MeanResult as MeanResult
 from .means import mean as mean
 from .means import ttest_1samp as ttest_1samp
+from .planning import SamplePlan as SamplePlan
+from .planning import plan_counts as plan_counts
+from .planning import plan_difference as plan_difference
+from .planning import plan_mean as plan_mean
+from .planning import plan_proportion as plan_proportion
 from .proportions import proportion_confint as proportion_confint
 from .proportions import proportions_ztest as proportions_ztest
 from .quantiles import GroupQuantilesResult as GroupQuantilesResult
@@ -32,6 +37,7 @@ __all__ = [
     "GroupsResult",
     "MeanResult",
     "QuantileResult",
+    "SamplePlan",
     "StatResult",
     "SumsResult",
     "anova_oneway",
@@ -45,6 +51,10 @@ __all__ = [
     "mean",
     "median",
     "pearsonr",
+    "plan_counts",
+    "plan_difference",
+    "plan_mean",
+    "plan_proportion",
     "proportion_confint",
     "proportions_ztest",
     "quantile",

@@ -326,7 +326,9 @@ class PairsResult(base.StatResult):
         DataFrame
             One row per pair.
         """
-        return super(PairsResult, self).tidy().assign(p_value=self.pair_pvalues)
+        frame = super(PairsResult, self).tidy()
+        frame.insert(3, "p_value", self.pair_pvalues)
+        return frame
 
     def summary(self, notes: SummaryNotes = "main") -> PrivateSummary:
         """Return the summary with a column of p-values; see `StatResult.summary`."""

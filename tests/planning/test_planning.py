@@ -687,3 +687,23 @@ def test_a_status_with_labels_is_planned():
     schema = pi.Schema({"years": (0, 5), "status": ["alive", "dead"], "age": (40, 90)})
     study = pi.plan_study(schema, "years ~ age", 2_000, family="hazards", status="status", **LEVEL)
     assert study.cells[0].verdict == "identified"
+
+
+def test_a_plan_states_what_its_call_left_to_defaults():
+    default = pi.plan_study(SCHEMA, FORMULA, guesses=BOOK, mu=1.0, estimators=["MomentOLS"])
+    assert "n was not passed, so the plan is for 10,000 people" in str(default)
+    chosen = pi.plan_study(SCHEMA, FORMULA, 10_000, guesses=BOOK, mu=1.0, estimators=["MomentOLS"])
+    assert "n was not passed" not in str(chosen)
+
+
+def test_the_lasso_is_compared_only_with_many_columns():
+    few = pi.plan_study(SCHEMA, FORMULA, 2000, guesses=BOOK, mu=1.0)
+    assert "DebiasedLasso" not in [cell.name for cell in few.cells]
+    assert "DebiasedLasso is not compared" in str(few)
+    named = pi.plan_study(SCHEMA, FORMULA, 2000, guesses=BOOK, mu=1.0, estimators=["DebiasedLasso"])
+    assert [cell.name for cell in named.cells] == ["DebiasedLasso"]
+
+
+def test_a_formula_without_slopes_names_the_plan_of_a_mean():
+    with pytest.raises(ArgumentError, match=r"pi\.stats\.plan_mean"):
+        pi.plan_study(SCHEMA, f"{FORMULA.split('~')[0]} ~ 1", 1000, mu=1.0)

@@ -1,0 +1,130 @@
+"""Plans of means, differences, proportions and counts beside simulated releases."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import privinf as pi
+from privinf.errors import ArgumentError, NotAvailableError
+
+NOISES = ["gaussian", "laplace"]
+SPENT = {"epsilon": 0.5, "delta": 1e-6}
+
+
+def ends(result):
+    return result.table.iloc[0, -2:].to_numpy()
+
+
+def released(kind, noise, seed):
+    rng = np.random.default_rng(seed)
+    words = {**SPENT, "noise": noise, "rng": seed}
+    if kind == "mean":
+        return ends(pi.stats.mean(np.clip(rng.normal(30, 8, 1500), 0, 60), bounds=(0, 60), **words))
+    if kind == "difference":
+        second = rng.random(3000) < 0.3
+        x = np.clip(rng.normal(30, 8, 3000) + 1.5 * second, 0, 60)
+        return ends(pi.stats.ttest_ind(x[second], x[~second], bounds=(0, 60), **words))
+    if kind == "proportion":
+        return ends(pi.stats.proportion_confint((rng.random(1000) < 0.3).astype(int), **words))
+    schema = pi.Schema({"g": list("abcdef")})
+    counts = pi.stats.counts("g", {"g": rng.choice(list("abcdef"), 3000)}, schema=schema, **words)
+    return ends(counts if kind == "counts" else counts.intervals(target="population"))
+
+
+def planned(kind, noise):
+    words = {**SPENT, "noise": noise}
+    if kind == "mean":
+        return pi.stats.plan_mean(bounds=(0, 60), sd=8, **words), 1500
+    if kind == "difference":
+        return pi.stats.plan_difference(bounds=(0, 60), sd=8, share=0.3, **words), 3000
+    if kind == "proportion":
+        return pi.stats.plan_proportion(share=0.3, **words), 1000
+    target = "table" if kind == "counts" else "population"
+    return pi.stats.plan_counts(cells=6, target=target, **words), 3000
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("kind", ["mean", "difference", "proportion", "counts", "shares"])
+def test_widths_are_those_of_releases(kind, noise):
+    plan, n = planned(kind, noise)
+    widths = [np.diff(released(kind, noise, seed)) for seed in range(25)]
+    assert plan.width(n) == pytest.approx(float(np.median(widths)), rel=0.06)
+    assert plan.se_without_noise(n) < plan.se(n)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(("kind", "null"), [("mean", 31.0), ("difference", 0.0), ("proportion", 0.24)])
+def test_power_is_that_of_releases(kind, null, noise):
+    plan, n = planned(kind, noise)
+    effect = {"mean": 1.0, "difference": 1.5, "proportion": 0.06}[kind]
+    detected = 0
+    for seed in range(100):
+        low, high = released(kind, noise, seed)
+        detected += not low <= null <= high
+    assert detected / 100 == pytest.approx(plan.power(n, effect), abs=0.14)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("kind", ["mean", "difference", "proportion", "shares"])
+def test_people_and_budgets_attain_their_goals(kind, noise):
+    plan, n = planned(kind, noise)
+    width = 0.8 * plan.width(n)
+    people = plan.n_for(width=width)
+    assert plan.width(people) <= width < plan.width(math.floor(people / 1.02))
+    effect = 0.5 * plan.width(n)
+    people = plan.n_for(effect=effect, power=0.9)
+    assert plan.power(people, effect) >= 0.9 > plan.power(math.floor(people / 1.02), effect)
+    exact = replace(plan, spending={"epsilon": math.inf}).width(n)
+    epsilon = plan.budget_for(n, width=0.5 * (exact + plan.width(n)))
+    assert epsilon > 0.5
+    with pytest.raises(NotAvailableError, match="n_for"):
+        plan.budget_for(n, width=plan.se_without_noise(n))
+
+
+def test_counts_of_this_table_have_a_width_whatever_the_number_of_people():
+    plan = pi.stats.plan_counts(cells=6, **SPENT)
+    assert plan.width(1000) == plan.width(100_000)
+    with pytest.raises(NotAvailableError, match="budget_for"):
+        plan.n_for(width=3.0)
+    wide = plan.budget_for(1000, width=100.0)
+    assert wide < 0.5
+
+
+def test_budgets_in_mu_and_without_noise():
+    plan = pi.stats.plan_mean(bounds=(0, 1), sd=0.2, mu=0.5)
+    assert 0.0 < plan.budget_for(500, width=0.05) < 5.0
+    exact = pi.stats.plan_mean(bounds=(0, 1), sd=0.2, epsilon=math.inf)
+    assert exact.se(400) == pytest.approx(0.01)
+    assert exact.power(400, 0.0) == pytest.approx(0.05, abs=0.002)
+    pure = pi.stats.plan_proportion(share=0.5, epsilon=1.0, delta=0)
+    assert "Laplace noise" in str(pure)
+
+
+def test_a_plan_prints_widths_by_the_number_of_people():
+    text = repr(pi.stats.plan_mean(bounds=(0, 60), sd=8, **SPENT))
+    assert "Planned mean: epsilon 0.5, delta 1e-06; 95% intervals" in text
+    assert "10,000" in text
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: pi.stats.plan_mean(bounds=(0, 1), sd=0.6, mu=1.0), "impossible for values between 0 and 1"),
+        (lambda: pi.stats.plan_mean(bounds=(1, 0), sd=0.1, mu=1.0), "lower one first"),
+        (lambda: pi.stats.plan_mean(bounds=(0, 1), sd=0.1, epsilon=1.0), "delta"),
+        (lambda: pi.stats.plan_proportion(share=1.5, mu=1.0), "share"),
+        (lambda: pi.stats.plan_counts(cells=1, mu=1.0), "cells"),
+        (lambda: pi.stats.plan_mean(bounds=(0, 1), sd=0.1, mu=1.0).n_for(), "either width="),
+        (lambda: pi.stats.plan_mean(bounds=(0, 1), sd=0.1, mu=1.0).n_for(effect=0.0), "must not be 0"),
+    ],
+)
+def test_wrong_guesses_are_refused(call, text):
+    with pytest.raises(ArgumentError, match=text):
+        call()
+
+
+def test_a_goal_beyond_every_study_is_refused():
+    with pytest.raises(NotAvailableError, match="people are enough"):
+        pi.stats.plan_mean(bounds=(0, 1), sd=0.1, mu=0.01).n_for(width=1e-6)
