@@ -247,9 +247,10 @@ class GroupsResult(base.StatResult):
         model = GroupModel.released(self.release)
         unit = float(self.release.half[0])
         pairs = np.array(list(combinations(range(len(self.groups)), 2)))
-        quantiles, pvalues = model.pairs(*pairs.T, level, jointly=jointly)
-        low, high = model.difference_sets(*pairs.T, quantiles)
-        sd = model.sds(*pairs.T)
+        first, second = pairs.T
+        quantiles, pvalues = model.pairs(first, second, level, jointly=jointly)
+        low, high = model.difference_sets(first, second, quantiles)
+        sd = model.sds(first, second)
         names = base.cell_names(self.release)
         rows = tuple(
             base.EstimateRow(f"{names[g]} - {names[h]}", unit * (model.means[g] - model.means[h]), *cells)

@@ -259,7 +259,7 @@ class GroupModel:
             if jointly:
                 return simulated, ranks
         quantiles = np.asarray(distributions.t.isf((1.0 - level) / 2.0, df))
-        pvalues = 2.0 * distributions.t.sf(size, df)
+        pvalues = np.asarray(2.0 * distributions.t.sf(size, df))
         if not self.laplace:
             return quantiles, pvalues
         return np.maximum(quantiles, simulated), np.maximum(pvalues, ranks)

@@ -496,7 +496,8 @@ def plan_mean(
     >>> round(plan.width(2000), 2), plan.n_for(width=1.0)
     (0.72, 1093)
     """
-    model = OneMean(**_units(bounds, sd, mean))
+    center, spread, half = _units(bounds, sd, mean)
+    model = OneMean(mean=center, sd=spread, half=half)
     spending = SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho).spending()
     return _plan(model, dict(spending), noise, confidence_level)
 
@@ -565,7 +566,8 @@ def plan_difference(
     >>> 0.7 < plan.power(2000, effect=1.2) < 0.9
     True
     """
-    model = TwoMeans(share=check_fraction(share, "share"), **_units(bounds, sd, mean))
+    center, spread, half = _units(bounds, sd, mean)
+    model = TwoMeans(mean=center, sd=spread, half=half, share=check_fraction(share, "share"))
     spending = SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho).spending()
     return _plan(model, dict(spending), noise, confidence_level)
 
@@ -719,8 +721,8 @@ def _plan(
     return plan
 
 
-def _units(bounds: Pair, sd: float, mean: float | None) -> dict[str, float]:
-    """Return guesses in units in which the bounds are -1 and 1."""
+def _units(bounds: Pair, sd: float, mean: float | None) -> tuple[float, float, float]:
+    """Return mean and sd in units in which the bounds are -1 and 1, and half the distance of the bounds."""
     low, high = (check_number(end, "bounds") for end in bounds)
     if not low < high:
         raise ArgumentError("bounds= must be a pair (low, high) of numbers, the lower one first")
@@ -733,4 +735,4 @@ def _units(bounds: Pair, sd: float, mean: float | None) -> dict[str, float]:
             f"sd={spread:g} is impossible for values between {low:g} and {high:g} with mean {center:g}: "
             f"pass at most {largest:.4g}"
         )
-    return {"mean": (center - middle) / half, "sd": spread / half, "half": half}
+    return (center - middle) / half, spread / half, half
