@@ -24,7 +24,7 @@ from privinf.stats.means import MeanModel, laplace_tail
 from privinf.typing import CountTarget, NoiseChoice, Pair, SampleKind, SpendingOptions
 from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
 
-MOST_PEOPLE = 10**9
+LARGEST_SAMPLE = 10**9
 MOST_EXACT = 100_000  # people up to which a share has its exact interval, as released; beyond it is the same
 LARGEST_LEVEL = 500.0  # epsilon, mu or rho up to which `budget_for` looks
 ONE_GOAL = "pass either width= (of the interval) or effect= (that the test is to detect)"
@@ -79,7 +79,7 @@ class SampleModel(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneMean(SampleModel):
+class PlannedMean(SampleModel):
     """A mean of values with this mean and standard deviation, in units in which bounds are -1 and 1."""
 
     mean: float
@@ -107,7 +107,7 @@ class OneMean(SampleModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TwoMeans(SampleModel):
+class PlannedDifference(SampleModel):
     """A difference of the means of two groups, `share` of the people in the second one."""
 
     mean: float
@@ -137,7 +137,7 @@ class TwoMeans(SampleModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneShare(SampleModel):
+class PlannedShare(SampleModel):
     """A share of the population."""
 
     share: float
@@ -165,7 +165,7 @@ class OneShare(SampleModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneCell(SampleModel):
+class PlannedCell(SampleModel):
     """One cell of a table with a share of the records; its count, or its share of the population."""
 
     cells: int
@@ -319,12 +319,12 @@ class SamplePlan:
                 "the width of a count of this table does not depend on the number of people: use "
                 "budget_for(n, width=...), or plan shares of the population with target='population'"
             )
-        if not reached(self._expected(float(MOST_PEOPLE))):
+        if not reached(self._expected(float(LARGEST_SAMPLE))):
             raise NotAvailableError(
-                f"not even {MOST_PEOPLE:,} people are enough at this budget: use a larger budget, a larger "
+                f"not even {LARGEST_SAMPLE:,} people are enough at this budget: use a larger budget, a larger "
                 "width= or a larger effect="
             )
-        return math.ceil(_least(lambda n: reached(self._expected(n)), 2.0, float(MOST_PEOPLE)))
+        return math.ceil(_least(lambda n: reached(self._expected(n)), 2.0, float(LARGEST_SAMPLE)))
 
     def budget_for(
         self, n: int, width: float | None = None, *, effect: float | None = None, power: float = 0.8
@@ -497,7 +497,7 @@ def plan_mean(
     (0.72, 1093)
     """
     center, spread, half = _units(bounds, sd, mean)
-    model = OneMean(mean=center, sd=spread, half=half)
+    model = PlannedMean(mean=center, sd=spread, half=half)
     spending = SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho).spending()
     return _plan(model, dict(spending), noise, confidence_level)
 
@@ -567,7 +567,7 @@ def plan_difference(
     True
     """
     center, spread, half = _units(bounds, sd, mean)
-    model = TwoMeans(mean=center, sd=spread, half=half, share=check_fraction(share, "share"))
+    model = PlannedDifference(mean=center, sd=spread, half=half, share=check_fraction(share, "share"))
     spending = SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho).spending()
     return _plan(model, dict(spending), noise, confidence_level)
 
@@ -630,7 +630,7 @@ def plan_proportion(
     >>> 2000 < plan.n_for(width=0.04) < 2200
     True
     """
-    model = OneShare(share=check_fraction(share, "share"))
+    model = PlannedShare(share=check_fraction(share, "share"))
     spending = SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho).spending()
     return _plan(model, dict(spending), noise, confidence_level)
 
@@ -698,7 +698,7 @@ def plan_counts(
     11.0
     """
     number = check_count(cells, "cells", least=2)
-    model = OneCell(
+    model = PlannedCell(
         cells=number,
         share=1.0 / number if share is None else check_fraction(share, "share"),
         target=check_choice(target, CountTarget, "target"),
