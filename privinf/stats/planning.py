@@ -321,8 +321,7 @@ class SamplePlan:
             )
         if not reached(self._expected(float(LARGEST_SAMPLE))):
             raise NotAvailableError(
-                f"not even {LARGEST_SAMPLE:,} people are enough at this budget: use a larger budget, a larger "
-                "width= or a larger effect="
+                f"not even {LARGEST_SAMPLE:,} people are enough: use a larger budget, width= or effect="
             )
         return math.ceil(_least(lambda n: reached(self._expected(n)), 2.0, float(LARGEST_SAMPLE)))
 
