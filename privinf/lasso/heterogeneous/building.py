@@ -148,7 +148,9 @@ def logistic_results_by_site(
         between={},
         shared=pd.Series(shared_coefficients(sites, len(names)), list(names), name="shared_params"),
         differs=None,
-        interval_epsilon=rho_to_epsilon(plan.rho, plan.delta) if math.isfinite(plan.rho) else math.inf,
+        interval_epsilon=rho_to_epsilon(plan.rho, report.default_delta)
+        if math.isfinite(plan.rho)
+        else math.inf,
         method=f"{LOGISTIC_METHOD} by site",
     )
     return parts.joined()
