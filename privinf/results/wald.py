@@ -36,8 +36,8 @@ STEEP = (
 )
 # The same of inference about several coefficients.
 STEEP_JOINTLY = (
-    "the noise moves an estimate together with its standard error (ratio {:.2g}), so Wald tests and intervals "
-    "miss on one side more often; use score_test() with the same restrictions"
+    "the noise moves an estimate together with its standard error (ratio {:.2g}), so Wald tests and "
+    "intervals miss on one side more often; use score_test() with the same restrictions"
 )
 WEAK = (
     "identification is weak (statistic {:.3g}, threshold {:.3g}), so normal intervals and "
