@@ -37,9 +37,8 @@ SHARE = 0.1  # share of mu^2 for average effects, where they are requested
 WIDER = 1.02  # the Hessian's average is used where intervals are no wider than this, relative to a known one
 MARGINS_NOT_RELEASED = (
     "average marginal effects need a new fit by fit(..., margins=True), which spends a tenth of its budget "
-    "on them: the Hessian of this fit does not determine them well enough, as is usual with a rare level of a "
-    "factor. From this fit, get_margeff('mean') returns effects at the means of the columns, without further "
-    "cost"
+    "on them: the Hessian of this fit does not determine them well enough, as is usual with a rare level. "
+    "From this fit, get_margeff('mean') returns effects at the means of the columns, without further cost"
 )
 NOT_AVERAGED = (
     "method={!r} is not available for averages over the records, because they need another release: pass "
