@@ -1067,7 +1067,7 @@ def use(made: Any) -> None:
     ):
         repr(one)
         for name in (*SHOWN, *WITH_REASON):
-            if not hasattr(type(one), name):
+            if name not in dir(one):  # a result without intervals does not list what needs them
                 continue
             try:
                 member = getattr(one, name)

@@ -401,9 +401,9 @@ class SiteExport(Export):
             One row per site and column.
         """
         table = Export.tidy(self, alpha, method)
-        sites, columns = zip(*cast("SiteResults", self.result).pairs, strict=True)
-        table.insert(1, "site", [str(site) for site in sites])
-        table.insert(2, "column", list(columns))
+        pairs = cast("SiteResults", self.result).pairs
+        table.insert(1, "site", [str(site) for site, _ in pairs])
+        table.insert(2, "column", [column for _, column in pairs])
         return table
 
     def to_dict(self, alpha: float = 0.05) -> dict[str, Any]:
