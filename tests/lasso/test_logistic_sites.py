@@ -147,7 +147,8 @@ def test_where_the_response_is_rare_everywhere_the_rate_alone_is_charged():
     assert (fit.shared_params == 0.0).all()
     assert len(fit.site("north").sparse_params) == P
     assert fit.to_dict()["coefficients"] == []
-    assert fit.tidy().empty
+    with pytest.warns(WeakIdentificationWarning, match="too rare"):
+        assert fit.tidy().empty
 
 
 def test_dropped_rows_are_counted_at_every_site():
