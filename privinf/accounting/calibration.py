@@ -164,10 +164,10 @@ def classic_mu(epsilon: float, delta: float) -> float:
 
     Notes
     -----
-    For reproduction only. The textbook formula is proved for epsilon < 1, and its noise is always larger than
-    necessary there. For large epsilon (above about 8.4 for delta = 1e-5) the release does **not** have the
-    stated guarantee. The exact guarantee of the noise is ``gaussian_epsilon(classic_mu(epsilon, delta),
-    delta)``; report this epsilon.
+    For reproduction only. The textbook formula is proved for epsilon < 1. For such an epsilon, the noise of
+    the formula is always larger than necessary. For large epsilon (above about 8.4 for delta = 1e-5) the
+    release does **not** have the stated guarantee. The exact guarantee of the noise is
+    ``gaussian_epsilon(classic_mu(epsilon, delta), delta)``; report this epsilon.
     """
     epsilon = check_positive(epsilon, "epsilon")
     return epsilon / math.sqrt(2.0 * math.log(1.25 / check_fraction(delta, "delta")))

@@ -124,9 +124,9 @@ class Ledger:
             Raised if the releases would exceed the limit of the ledger; nothing is then recorded. Call
             `spend` before rows are read.
         ArgumentError
-            Raised if an entry is not a LedgerEntry, was recorded before, or is about other units than the
-            limit. The error is also raised if zero-out and replace-one relations would be mixed, or if the
-            ledger was loaded and can only be read.
+            Raised if an entry is not a LedgerEntry, was recorded before, or protects a different unit than
+            the limit. The error is also raised if zero-out and replace-one relations would be mixed, or if
+            the ledger was loaded and can only be read.
         """
         for entry in entries:
             if not isinstance(entry, LedgerEntry):
@@ -205,8 +205,8 @@ class Ledger:
         Parameters
         ----------
         name : str
-            Name of the scope, which is a part of the work. If `disjoint` is passed, the scope is one group of
-            units of this partition.
+            Name of the scope, which is a group of ledger entries. If `disjoint` is passed, the scope is one
+            group of units of this partition.
         disjoint : str, optional
             Name of a partition of all **units** into disjoint groups. The partition must be fixed before the
             data are seen. The scopes of one partition contain different units, so only the cost of the most

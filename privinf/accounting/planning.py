@@ -64,7 +64,8 @@ class PlanReport:
     -----
     **Privacy.** Costs nothing: no rows are read. The releases of a plan are fixed in advance, so the joint
     epsilon is exact even if mechanisms of different kinds are combined. A ledger converts every loss to the
-    currency of its limit (mu^2 or rho), so the epsilon that corresponds to its charges is at least as large.
+    currency of its limit (mu^2 or rho). The epsilon that corresponds to the charges of the ledger is
+    therefore at least as large as the joint epsilon of the plan.
     """
 
     lines: tuple[PlannedRelease, ...]

@@ -29,10 +29,11 @@ class InProcessFederation:
     sites : mapping of str to Site
         The sites by their names.
     drop_outs : mapping of str to collection of int, optional
-        Numbers (counted from 0) of the calls of `ask` that never reach a site, to simulate failures.
+        For each site, the numbers (counted from 0) of the calls of `ask` that never reach this site, to
+        simulate failures.
     lost_replies : mapping of str to collection of int, optional
-        Numbers (counted from 0) of the calls of `ask` whose reply is lost after the site has answered and
-        charged the query, to simulate failures.
+        For each site, the numbers (counted from 0) of the calls of `ask` for which the reply of this site is
+        lost, to simulate failures. The site has then answered and charged the query.
 
     Raises
     ------

@@ -276,7 +276,7 @@ class TrustedServer:
     def reserve(self, losses: Sequence[Loss], name: str, position: int) -> None:
         """Reserve privacy losses under a name at all sites; if one site refuses, nothing is reserved.
 
-        Nothing is reserved for sites in this process. Nothing is reserved either if a release has no noise,
+        The method has no effect for sites in this process. It has no effect either if a release has no noise,
         because no limit allows its infinite loss.
 
         Parameters
@@ -445,8 +445,8 @@ class TrustedServer:
         """Raise SensitivityError if mu may be too small for rounding `size` numbers to the grid of the noise.
 
         A fit calls this method in advance if its second release can be planned only after its first release
-        is charged. The method requires that even a quarter of `mu` is large enough, because the exact limit
-        depends on the digits of the sensitivity.
+        is charged. The smallest `mu` for this rounding depends on the digits of the sensitivity, which is not
+        known yet. The method therefore raises the error unless a quarter of `mu` is large enough.
 
         Parameters
         ----------

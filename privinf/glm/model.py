@@ -167,8 +167,8 @@ class GLM(Model[GLMOptions]):
     .. math:: Cov = H^{-1} [meat/n + \sigma_s^2 I + (\sigma_H^2/2)(\|D\|^2 I + D D')] H^{-1}
 
     Here sigma_s and sigma_H are the standard deviations of the noise in the score and in the Hessian.
-    Residuals are clipped at a public threshold E. By default E is so large that no residual of a response
-    within its bounds is clipped. With a smaller E the fit estimates the root of the score with clipped
+    Residuals are clipped at a public threshold E. By default E is so large that no residual is clipped if the
+    response is within its bounds. With a smaller E the fit estimates the root of the score with clipped
     residuals.
 
     References

@@ -470,12 +470,13 @@ class DebiasedLasso(Model[LassoModelOptions]):
             use the rows of each site, because the weights of the rows depend on the site's coefficients.
         precision_sparsity : int, optional
             Number of other columns (neighbors) that each nodewise regression uses, in addition to the
-            selected columns (double selection). The default is between 4 and 40: the largest number that the
-            budget, the number of rows and the number of targets allow. The default is 4 for linear
-            heterogeneous fits, and 0 for other fits with ``targets="all"``. `LassoResults.explained_shares`
-            reports the share of each target's variance that its nodewise regression explains, and results
-            warn if more neighbors are needed. With ``variant="paper"``, `precision_sparsity` is the number of
-            nonzero entries in a column of the precision matrix (default 5).
+            selected columns (double selection). By default, a linear fit uses the largest number from 4 to 40
+            that the budget, the number of rows and the number of targets allow, and a logistic fit uses 2 to
+            25. Two kinds of fits have a fixed default: 4 for linear heterogeneous fits, and 0 for other fits
+            with ``targets="all"``. `LassoResults.explained_shares` reports the share of each target's
+            variance that its nodewise regression explains, and results warn if more neighbors are needed.
+            With ``variant="paper"``, `precision_sparsity` is the number of nonzero entries in a column of the
+            precision matrix (default 5).
         iterations : int, optional
             Number of blocks in which columns are selected, one block after the other. The default is 3, or 2
             with ``family="binomial"``. The columns of a block are selected by their products with the
@@ -495,9 +496,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Initial centers of the columns: the middles of their bounds ("declared"), or released means of all
             columns ("released"). Released means take a share of the budget (``means``, 0.04). They help to
             detect columns whose mean is far from the middle of the bounds, such as indicators of rare levels.
-            With ``targets="all"`` or ``heterogeneous=True`` the columns are not centered again later in the
-            fit, so the default is "released". If you choose "declared" with one of these two options, the
-            fitted regression passes through the middle of all bounds, and a note states this.
+            Fits with ``targets="all"`` or ``heterogeneous=True`` do not center the columns again later, so
+            their default is "released". If you choose "declared" with one of these two options, the fitted
+            regression passes through the middle of all bounds, and a note states this.
         target : {"mean", "robust"}, optional
             Target of the coefficients. With "mean" (default for named and selected targets) the clipping
             threshold of the scores is chosen from noisy counts of their tail. The coefficients then describe
@@ -523,9 +524,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
         shares : mapping, optional
             Shares of the budget for the releases of the fit; they add up to 1. The keys are ``selection``,
             ``refit``, ``scales``, ``neighbours``, ``gram``, ``slopes`` and ``score``. Heterogeneous fits also
-            need ``own_selection`` and ``own_refit``, and fits that release means need ``means``. The share
-            ``missed`` (0.05) pays for a first test for relevant columns outside the fit, and the share
-            ``score`` pays for further such tests. ``targets="all"`` has no key ``missed``. With
+            need the keys ``own_selection`` and ``own_refit``. Fits that release means also need the key
+            ``means``. The share ``missed`` (0.05) pays for a first test for relevant columns outside the fit,
+            and the share ``score`` pays for further such tests. ``targets="all"`` has no key ``missed``. With
             ``family="binomial"`` the keys are the attributes of `privinf.lasso.plan.LogisticShares`, or of
             `privinf.lasso.plan.LogisticSiteShares` for heterogeneous fits.
         extra_shares : mapping, optional

@@ -450,10 +450,10 @@ def sparse_mean(
     Clients hold the rows of different people, so epsilon is the total cost.
 
     Rows are assumed to be N(mu, scale^2 I) with a known scale, so the distribution of the sign of a mean of n
-    rows depends only on mu sqrt(n)/scale. With the share of positive signs, the estimate is ``scale
-    Phi^-1(share of positive signs)/sqrt(n)``, and its error is linear in the number of coordinates p even if
-    mu is sparse. This growth with p is the cost of the local model, in which no server is trusted. The
-    coordinates are assigned to clients so that the numbers of clients per coordinate differ by at most one.
+    rows depends only on mu sqrt(n)/scale. If s is the share of positive signs, the estimate is ``scale
+    Phi^-1(s)/sqrt(n)``. The error of this estimate is linear in the number of coordinates p even if mu is
+    sparse. This growth with p is the cost of the local model, in which no server is trusted. The coordinates
+    are assigned to clients so that the numbers of clients per coordinate differ by at most one.
 
     References
     ----------

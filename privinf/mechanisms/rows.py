@@ -59,7 +59,7 @@ class Rows:
         Handling of missing values: refuse them, impute the middle of the public bounds (for a factor, its
         first level), or drop the rows that lack a value of the regression from every sum.
     ordered : bool
-        Whether rows have fixed positions. The rows of queries and streams have no fixed positions. If
+        Whether rows have fixed positions. Rows of database queries and of streams have no fixed positions. If
         incomplete rows are dropped, the complete rows have no fixed positions either.
     """
 
@@ -138,8 +138,8 @@ class Rows:
     def copied(self, columns: Sequence[str]) -> Rows:
         """Return the rows with a copy of some columns of a data frame; other tables are not copied.
 
-        Tables with a unit need this copy: otherwise a change of the data frame after the check could give a
-        person more rows than were counted.
+        A table with a unit must be copied. Without a copy, the data frame could change after the check, and a
+        person could then have more rows than the check counted.
 
         Parameters
         ----------

@@ -142,9 +142,9 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         the budget. With "data" the bounds are computed from the rows, with a warning, because the guarantee
         does not cover such bounds.
     response : {"protected", "public"}, optional
-        Protection of the response. With "public" the response is released as it is, without a warning. With
-        "protected" noise is added to it, which needs `y_bounds`. By default the response is protected if
-        `y_bounds` is passed.
+        Protection of the response. With "public" the response is released as it is, without a warning. If
+        `response` is "protected", noise is added to the response, and `y_bounds` is required. By default the
+        response is protected if `y_bounds` is passed.
     public : sequence of column names or positions
         Columns that are public, in addition to the constant of `privinf.add_constant`. Public columns are not
         protected.

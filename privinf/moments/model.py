@@ -319,10 +319,11 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         schema : Schema
             Public bounds or levels of every column that the formula names, the response included.
         trust : {"central", "local", "secure-sum", "server"}, optional
-            Who is trusted with the rows. For a table, "central" (default) means that a trusted curator adds
-            one noise matrix to the total, and "local" that noise is added to the second moments of each
-            record. For a federation, "secure-sum" (default) means that the sites add the noise themselves and
-            mask their sums, and "server" that the sites send sums without noise to a server that they trust.
+            Who is trusted with the rows. A table accepts "central" and "local". With "central" (default for a
+            table) a trusted curator adds one noise matrix to the total. With "local" noise is added to the
+            second moments of each record. A federation accepts "secure-sum" and "server". With "secure-sum"
+            (default for a federation) the sites add the noise themselves and mask their sums. With "server"
+            the sites send sums without noise to a server that they trust.
         response_weight : float, optional
             Public weight c of the response relative to the features in the released second moments. By
             default the largest weighted response is 0.87 times as large as the largest norm of the features.

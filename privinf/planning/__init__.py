@@ -311,11 +311,11 @@ class Study:
         -------
         DataFrame
             Table with the columns ``change``, ``width`` and ``does`` (whether the change attains the target).
-            One row is the plan without changes. The other rows are more people, a larger budget, bounds
-            within four guessed standard deviations of the means, and the formula without one of the terms
-            that have no requested coefficient. The column ``width`` is the largest predicted width of the
-            requested coefficients. If `effect` is passed, ``width`` corresponds to the smallest predicted
-            power.
+            One row is the plan without changes. Every other row is the plan with one change: more people, a
+            larger budget, bounds within four guessed standard deviations of the means, or the formula without
+            one of its terms. A term with a requested coefficient is never left out. The column ``width`` is
+            the largest predicted width of the requested coefficients. If `effect` is passed, ``width``
+            corresponds to the smallest predicted power.
 
         Notes
         -----

@@ -48,8 +48,8 @@ class Results(FittedResult, UnavailableAttributes):
     **Privacy.** Costs nothing: every method uses only released numbers.
 
     Tests use the normal and chi-square distributions, or the t and F distributions if `use_t` is True. If the
-    noise is too large for a covariance, methods that need a covariance raise NotAvailableError with the
-    reason. In this case `score_test`, ``conf_int(method="score")`` and `summary` are still available.
+    noise is too large to compute a covariance, methods that need a covariance raise NotAvailableError with
+    the reason. In this case `score_test`, ``conf_int(method="score")`` and `summary` are still available.
 
     Examples
     --------

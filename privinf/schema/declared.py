@@ -122,8 +122,8 @@ class Factor:
     unit : str
         Unit of measurement, for display.
     other : level, optional
-        Level (one of `levels`) that replaces every value that is not a declared level, for pooling rare
-        levels. Without `other`, a value that is not a declared level raises an error.
+        Level (one of `levels`) that replaces every undeclared value. Use it to pool rare levels. Without
+        `other`, an undeclared value raises an error.
 
     Raises
     ------

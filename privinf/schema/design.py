@@ -269,7 +269,7 @@ class Design:
 
     @property
     def constant_direction(self) -> Floats | None:
-        """Vector v, shape (p,), with ``x'v = 1`` for every row x; None without a constant or a factor."""
+        """Vector v, shape (p,), with ``x'v = 1`` for every row x; None if no such v exists."""
         return constant_direction(self.columns, self.constant, self.schema)
 
     @property
@@ -454,8 +454,8 @@ class Design:
         extrapolate : bool
             Whether values outside the declared bounds are used as they are. With False (for holders of the
             rows), columns from which private terms are computed are clipped to their bounds, so that terms
-            such as ``np.log(x)`` always exist. Columns that are terms themselves are not clipped here,
-            because the mechanism clips them. With True (for predictions), nothing is clipped.
+            such as ``np.log(x)`` always exist. Columns that the formula uses without a transformation are not
+            clipped here, because the mechanism clips them. With True (for predictions), nothing is clipped.
 
         Returns
         -------

@@ -98,8 +98,8 @@ CLIPPED_GROUPS = (
 class GroupsResult(base.StatResult):
     """Means of groups and the test that they are equal, from one noisy release.
 
-    The attribute `rows` has the differences between groups, or the means of groups. The class has all
-    attributes of `StatResult` as well.
+    The attribute `rows` has the means of the groups. In a result of `ttest_ind`, the first row is the
+    difference between the two means. The class has all attributes of `StatResult` as well.
 
     Attributes
     ----------

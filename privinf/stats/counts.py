@@ -419,8 +419,8 @@ class CountsResult(base.StatResult):
 
         Notes
         -----
-        **Privacy.** Costs nothing: it uses only released numbers. The noise protects people, and suppression
-        does not; levels are public.
+        **Privacy.** Costs nothing: it uses only released numbers. The noise protects people. Suppression of
+        cells adds no protection. The levels are public.
         """
         same = base.IntervalOptions.changed(self, None, None, None)
         return self._again(same, check_number(below, "below"))

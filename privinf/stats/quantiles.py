@@ -193,8 +193,8 @@ class QuantileResult(StatResult):
         ----------
         confidence_level : float
             Confidence level of the interval, between 0 and 1. If this level is above the level that was
-            requested in the call of `quantile` or `median`, the interval may end too early: at the end of the
-            range of the second release, or at a public bound.
+            requested in the call of `quantile` or `median`, the interval may end too early. Its end is then a
+            public bound, or an end of the range that the second noisy distribution function covers.
         which : int
             Position of the quantile.
 

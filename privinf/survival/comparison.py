@@ -93,8 +93,9 @@ class LogRankResult(ReleasedSurvival, PortableTest):
     rows : tuple
         Estimates with standard errors and intervals. For two groups and the weights of the log-rank test,
         there is one estimate, the hazard ratio. The standard error is for the logarithm of the hazard ratio,
-        and is computed from the length of the interval. In all other cases the estimates are the observed
-        minus the expected numbers of events in each group, with standard errors under equal hazards.
+        and is computed from the length of the interval. For three or more groups, or for other weights, the
+        estimates are the observed minus the expected numbers of events in each group. Their standard errors
+        assume equal hazards.
     effects : mapping of str to float
         Observed minus expected numbers of events in each group, if `rows` has the hazard ratio.
     weights : {"logrank", "fleming-harrington", "gehan"}

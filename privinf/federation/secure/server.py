@@ -276,8 +276,8 @@ class SecureServer(TrustedServer):
         """Raise SensitivityError if mu may be too small for rounding `size` numbers to the grid of the noise.
 
         A fit calls this method in advance if its second release can be planned only after its first release
-        is charged. The method requires that even a quarter of `mu` is large enough, because the exact limit
-        depends on the digits of the sensitivity.
+        is charged. The smallest `mu` for this rounding depends on the digits of the sensitivity, which is not
+        known yet. The method therefore raises the error unless a quarter of `mu` is large enough.
 
         Parameters
         ----------
