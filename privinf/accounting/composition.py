@@ -43,13 +43,14 @@ class Total:
     mu2 : float
         Sum of mu^2 over the Gaussian releases; infinite if a release has no noise.
     pure : tuple of float
-        Epsilons of the randomized responses, and of releases with the same privacy loss, the largest first.
+        Epsilons of the randomized responses, and of other releases that have the privacy loss of a randomized
+        response. The largest epsilon comes first.
     approximate : tuple of (float, float)
         Pairs (epsilon, delta) of the releases for which only an (epsilon, delta) guarantee is known.
     concentrated : float
         Sum of rho over the releases for which only a guarantee in zCDP is known.
     thresholded : tuple of (float, float)
-        Pairs (mu, delta) of the releases of labels whose noisy counts are above a threshold.
+        Pairs (mu, delta), one for each release of labels by noisy counts (`ThresholdLoss`).
 
     Notes
     -----
@@ -63,10 +64,10 @@ class Total:
         delta(eps) = 1 - prod(1 - delta_i) (1 - sum_j p_j delta_Gauss(eps - l_j))
 
     If only a guarantee in zCDP is known for some release, the total is computed in zCDP and converted by
-    `rho_to_epsilon`. The cost of a release of labels (`ThresholdLoss`) depends on the records: it is either
-    mu^2, or half of mu^2 and delta. For m such releases the total is therefore the largest loss over all k
-    from 0 to m, where k is the number of releases with the second cost. For each k, the total has the k
-    largest deltas, half of each of the k smallest mu^2, and all other mu^2.
+    `rho_to_epsilon`. The cost of a release of labels (`ThresholdLoss`) depends on the records. The cost is
+    either mu^2 alone, or mu^2/2 together with delta. For m such releases the total is therefore the largest
+    loss over all k from 0 to m, where k is the number of releases with the second cost. For each k, the total
+    has the k largest deltas, half of each of the k smallest mu^2, and all other mu^2.
     """
 
     mu2: float = 0.0

@@ -370,8 +370,8 @@ def epsilon_to_rho(epsilon: float, delta: float) -> float:
 
     Notes
     -----
-    The function ``rho_to_epsilon`` is increasing in rho. Its root is rounded down, so that the epsilon of the
-    returned rho is at most `epsilon`.
+    The function ``rho_to_epsilon`` is increasing in rho. The result is the rho at which this function equals
+    `epsilon`, rounded down. The epsilon of the returned rho is therefore at most `epsilon`.
 
     Examples
     --------

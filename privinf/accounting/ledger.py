@@ -171,7 +171,7 @@ class Ledger:
         return self._account.number_fit([entry.id for entry in entries])
 
     def check(self, losses: Loss | Iterable[Loss], scope: Sequence[str] = ()) -> None:
-        """Raise BudgetExceededError if losses together would exceed the limit; nothing is recorded.
+        """Raise BudgetExceededError if the planned `losses` would exceed the limit; nothing is recorded.
 
         Call `check` before a long computation. The method does not reserve budget; only `spend` does.
 
@@ -200,7 +200,7 @@ class Ledger:
         self._account.check([(path, loss) for loss in checked], "these releases")
 
     def scope(self, name: str, *, disjoint: str | None = None) -> Ledger:
-        """Return an object for the same ledger that records its entries in the scope `name`.
+        """Return an object that records entries in the scope `name` of this ledger.
 
         Parameters
         ----------
@@ -324,10 +324,10 @@ class Ledger:
     def from_json(cls, text: str, *, resume: bool = False) -> Ledger:
         """Read a ledger from JSON text, and recompute its total from its entries.
 
-        If the same ledger exists in this process, the charges in the text are merged into it, and the result
-        refers to it. If the ledger does not exist in this process, the loaded ledger can be read but not
-        charged. Charges are refused because a person with an older text or another copy could otherwise spend
-        the same budget again.
+        If the same ledger exists in this process, the charges in the text are merged into the existing
+        ledger, and the method returns an object that refers to the existing ledger. If the ledger does not
+        exist in this process, the loaded ledger can be read but not charged. Charges are refused because a
+        person with an older text or another copy could otherwise spend the same budget again.
 
         Parameters
         ----------

@@ -285,7 +285,7 @@ class PrivacyReport:
         """Text with a comma and the stamp of the total (such as NOT PRIVATE); empty without a stamp.
 
         The text is not empty if all releases of this report have secure noise, but some other release in the
-        ledger does not. If this report itself has a stamp, the text is empty.
+        ledger has seeded noise or no noise. If this report itself has a stamp, the text is empty.
         """
         stamp = stamp_of(self.recorded)
         return f", {stamp}" if stamp and not self.stamp else ""

@@ -168,8 +168,8 @@ def find_bounds(
     epsilon 1 and delta 1e-6, this threshold is a count of 29 rows. If the total share of all pooled levels is
     below `rare`, or is not larger than the noise, they are merged with the most common level.
 
-    A table that is not in memory is usually read three times, at most four times, and once more for each text
-    column.
+    A table that is not in memory is usually read three times, and at most four times. For each text column it
+    is read one more time.
 
     **Privacy.** The function reads all rows of the requested columns. Neighboring tables differ in one record
     (replace-one), and the number of records n is public. All releases have Gaussian noise, and the edges of

@@ -112,7 +112,7 @@ class FoundSchema(Schema):
     def shifts(
         self, columns: Mapping[str, tuple[str, ...]], outcome: Iterable[str], params: Floats, bse: Floats
     ) -> tuple[str, ...]:
-        """Return a warning about slopes that clipping to released bounds may change by half a standard error.
+        """Return a warning if clipping to released bounds may change slopes by half a standard error or more.
 
         Parameters
         ----------

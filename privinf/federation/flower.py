@@ -146,7 +146,7 @@ class FlowerFederation(ReplyVerifier):
         Returns
         -------
         list of Reply
-            Replies of the sites, in the order of the sites. There is no reply of a site that did not answer.
+            Replies of the sites that answered, in the order of the sites.
 
         Notes
         -----

@@ -105,7 +105,7 @@ class InProcessFederation:
         Returns
         -------
         list of Reply
-            Replies of the sites, in the order of the sites. There is no reply of a site that did not answer.
+            Replies of the sites that answered, in the order of the sites.
 
         Notes
         -----

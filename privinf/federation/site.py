@@ -78,8 +78,9 @@ class Site:
         Rows of the holder: a pair of response and features, or a table that the schema describes.
     schema : Design or Schema
         Design, or schema, of the rows, that is, their public columns and bounds. If it is a `Schema`, servers
-        send the designs of models to the site. These designs must be made from this schema. The policy
-        determines which designs are accepted, or how many.
+        send the designs of models to the site. These designs must be made from this schema. The arguments
+        `designs` and `new_designs` of the policy determine which further designs the site accepts, or how
+        many.
     policy : SitePolicy
         Permissions of the holder. The default policy allows only a description of the columns.
     ledger : Ledger, optional
@@ -203,7 +204,7 @@ class Site:
         return self._designs.defects
 
     def adopt(self, design: Design) -> None:
-        """Add a design of the holder, which does not count toward the limit on new designs of the policy.
+        """Add a design of the holder; it does not count toward the limit `new_designs` of the policy.
 
         Parameters
         ----------

@@ -111,9 +111,10 @@ class TrustedServer:
     composition). Parallel composition is used only for the releases of one server. The costs of releases of
     different servers add up in a ledger, because two servers may use the same name for different sites.
 
-    The noise is a function of a secret key, the query, the sites that answered and their sum, so a repeated
-    release is identical. The server keeps the key in memory, or in a secret file (see `remember`). With
-    simulation noise, releases with the same seed and the same position in the session have the same noise.
+    The noise is a function of a secret key, the query, the names of the sites that answered, and the sum
+    without noise over these sites. A repeated release is therefore identical. The server keeps the key in
+    memory, or in a secret file (see `remember`). With simulation noise, releases with the same seed and the
+    same position in the session have the same noise.
 
     Examples
     --------
@@ -248,8 +249,8 @@ class TrustedServer:
     def reserving(self, losses: Sequence[Loss]) -> Iterator[None]:
         """Reserve the cost of a fit at every site, and give back the unused part when the fit ends.
 
-        The unused part is also given back if the fit ends with an error. If the process is killed, the
-        reservation expires after seven days.
+        The unused part of the reservation is also given back if the fit ends with an error. If the process is
+        killed, the reservation expires after seven days.
 
         Parameters
         ----------
@@ -692,11 +693,12 @@ class TrustedServer:
         ----------
         op : str
             Name of the statistic, such as "squared_residuals". If the sum is a matrix of shape (m, p), k
-            entries are selected in each row of the matrix.
+            entries are selected from each row of the matrix.
         args : mapping
             Public arguments of the statistic.
         k : int
-            Number k of entries to select in each row of the sum.
+            Number k of entries to select: from a sum that is a vector, or from each row of a sum that is a
+            matrix.
         label : str
             Description of the release in the ledger.
         offset : ndarray, shape of the sum, optional
@@ -708,17 +710,17 @@ class TrustedServer:
         sites : sequence of str, optional
             Names of the sites whose rows are summed. Only these sites are charged. The default is all sites.
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for the selection in one row of the sum. Pass exactly
-            one of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is added.
+            Epsilon of the (epsilon, delta) guarantee for the selection from one row. A sum that is a vector
+            has one row. Pass exactly one of `epsilon`, `mu` and `rho`. With ``epsilon=inf`` no noise is
+            added.
         delta : float, optional
-            Delta of the (epsilon, delta) guarantee for the selection in one row of the sum. With `mu` or
-            `rho`, epsilon is reported at this delta.
+            Delta of the (epsilon, delta) guarantee for the selection from one row. With `mu` or `rho`,
+            epsilon is reported at this delta.
         mu : float, optional
-            Budget for the selection in one row of the sum, in Gaussian differential privacy, instead of
-            `epsilon`.
+            Budget for the selection from one row, in Gaussian differential privacy, instead of `epsilon`.
         rho : float, optional
-            Budget for the selection in one row of the sum, in zero-concentrated differential privacy (zCDP),
-            instead of `epsilon`.
+            Budget for the selection from one row, in zero-concentrated differential privacy (zCDP), instead
+            of `epsilon`.
         method : {"gumbel", "laplace"}
             Distribution of the noise of the selection: "gumbel" (default) or "laplace". The choice "laplace"
             is the peeling algorithm of the paper, which needs more noise for the same privacy; use it only to
@@ -738,7 +740,8 @@ class TrustedServer:
 
         Notes
         -----
-        **Privacy.** The cost is recorded before any site is queried, once for each row of the sum.
+        **Privacy.** The cost is recorded before any site is queried, once for each row of a sum that is a
+        matrix.
         """
         self._check_selections()
         statistic, record_sensitivity, names = self._rounds.check(op, args, sites)

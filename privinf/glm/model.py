@@ -114,9 +114,9 @@ class GLM(Model[GLMOptions]):
         Public bounds of the response, which the linear and the Poisson model need; values outside the bounds
         are clipped.
     radius : float, optional
-        R, the norm of a row above which the row gets less weight, in units in which the bounds of every
-        column are [-1, 1]. By default R is the largest norm that the bounds allow, so that all rows have the
-        same weight. A smaller R needs less noise.
+        Public number R: a row gets less weight if its norm is above R. The norm is in units in which the
+        bounds of every column are [-1, 1]. By default R is the largest norm that the bounds allow, so that
+        all rows have the same weight. A smaller R needs less noise.
     residual_clip : {"auto", "bounds"} or float, optional
         Clipping of the residuals of the linear and the Poisson model. With "auto" (default) the clipping
         threshold is chosen from noisy counts. The tail beyond the threshold is extrapolated from these
@@ -252,9 +252,9 @@ class GLM(Model[GLMOptions]):
         family : {"gaussian", "binomial", "poisson"}
             Distribution of the response: linear, logistic or Poisson regression.
         radius : float, optional
-            R, the norm of a row above which the row gets less weight, in units in which the bounds of every
-            column are [-1, 1]. By default R is the largest norm that the bounds allow, so that all rows have
-            the same weight. A smaller R needs less noise.
+            Public number R: a row gets less weight if its norm is above R. The norm is in units in which the
+            bounds of every column are [-1, 1]. By default R is the largest norm that the bounds allow, so
+            that all rows have the same weight. A smaller R needs less noise.
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of the residuals of the linear and the Poisson model. With "auto" (default) the clipping
             threshold is chosen from noisy counts. The tail beyond the threshold is extrapolated from these
@@ -333,9 +333,9 @@ class GLM(Model[GLMOptions]):
             Public bounds of the response, which the linear and the Poisson model need; values outside the
             bounds are clipped.
         radius : float, optional
-            R, the norm of a row above which the row gets less weight, in units in which the bounds of every
-            column are [-1, 1]. By default R is the largest norm that the bounds allow, so that all rows have
-            the same weight. A smaller R needs less noise.
+            Public number R: a row gets less weight if its norm is above R. The norm is in units in which the
+            bounds of every column are [-1, 1]. By default R is the largest norm that the bounds allow, so
+            that all rows have the same weight. A smaller R needs less noise.
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of the residuals of the linear and the Poisson model. With "auto" (default) the clipping
             threshold is chosen from noisy counts. The tail beyond the threshold is extrapolated from these
@@ -593,9 +593,9 @@ class FederatedGLM(GLM):
         Public bounds of the response, which the linear and the Poisson model need; values outside the bounds
         are clipped.
     radius : float, optional
-        R, the norm of a row above which the row gets less weight, in units in which the bounds of every
-        column are [-1, 1]. By default R is the largest norm that the bounds allow, so that all rows have the
-        same weight. A smaller R needs less noise.
+        Public number R: a row gets less weight if its norm is above R. The norm is in units in which the
+        bounds of every column are [-1, 1]. By default R is the largest norm that the bounds allow, so that
+        all rows have the same weight. A smaller R needs less noise.
     residual_clip : {"auto", "bounds"} or float, optional
         Clipping of the residuals of the linear and the Poisson model. With "auto" (default) the clipping
         threshold is chosen from noisy counts. The tail beyond the threshold is extrapolated from these

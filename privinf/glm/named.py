@@ -376,9 +376,10 @@ class OLS(OneFamily):
             assumes that all errors have the same variance. The choice "cluster" gives the same result as
             "HC0", because `OLS` accepts only one row per unit of the schema (`MomentOLS` accepts several).
         target : {"mean", "robust"}
-            Target of the fit. With "mean" the target is the least squares coefficients. With "robust" the
-            target is the root of scores that are clipped at twice their typical norm. A few large errors can
-            change this root only slightly. The targets "mean" and "robust" are equal if errors are symmetric.
+            Target of the fit. With "mean" the target is the least squares coefficients. With "robust" each
+            score is clipped at twice the typical norm of a score, and the target is the coefficients at which
+            the mean of the clipped scores is zero. A few large errors can change this target only slightly.
+            The targets "mean" and "robust" are equal if errors are symmetric.
         adapt_bounds : bool
             Whether to weight rows by min(1, 1/max_j x_j^2), to reduce the noise if the declared bounds are
             far too wide. Here column x_j is in units of narrower bounds, which are computed from noisy

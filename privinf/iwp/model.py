@@ -226,10 +226,10 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
 
     Notes
     -----
-    **Privacy.** Each record adds its own noise. Neighboring tables differ in one record (replace-one).
-    Numeric features are released together, with Gaussian or Laplace noise, and other features by randomized
-    response. The label is released by randomized response or with added noise. One release can be used for
-    any number of models at no further cost.
+    **Privacy.** Each record is released with noise of its own. Neighboring tables differ in one record
+    (replace-one). Numeric features are released together, with Gaussian or Laplace noise, and other features
+    by randomized response. The label is released by randomized response or with added noise. One release can
+    be used for any number of models at no further cost.
 
     For the squared, quadratic, exponential and Poisson losses, the score of each noisy record is replaced by
     its inverse Weierstrass (or Bernoulli) transform. The mean of the transformed score over the noise is the
@@ -335,8 +335,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             How the label is released: unprotected ("clear"), by randomized response on its levels
             ("response"), or with Gaussian or Laplace noise, scaled to its bounds. By default a label that the
             schema declares public is released unprotected, and any other label is released in the form that
-            the loss needs. With "auto", whatever the loss is, a label with levels is released by randomized
-            response and a numeric label with added noise, unless it is public.
+            the loss needs. With "auto" the form does not depend on the loss: a public label is released
+            unprotected, a label with levels by randomized response, and a numeric label with added noise.
         levels : sequence, optional
             The two levels of a label that the schema declares as a number, for ``label="response"``. By
             default they are the bounds of the label, which must be (0, 1) or (-1, 1). For a label without
@@ -487,9 +487,9 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. It is divided
-            over features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`. With
-            ``epsilon=inf`` no noise is added.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. The argument
+            `shares` divides this epsilon between the features and the label. Pass either `epsilon`, or
+            `epsilon_x` and `epsilon_y`. With ``epsilon=inf`` no noise is added.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
             is Gaussian.
@@ -505,9 +505,10 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             and (epsilon_y, delta) for Gaussian noise. Leave `epsilon_y` out if the label is released
             unprotected.
         shares : (float, float), optional
-            Relative shares of `epsilon` for the features and for the label; default (2, 1). Randomized
-            responses and Laplace noise get their shares of epsilon. Columns with Gaussian noise, and a label
-            with Gaussian noise, get the rest of the budget.
+            Relative shares of `epsilon` for the features and for the label; default (2, 1). Features and
+            labels that are released by randomized response or with Laplace noise get their share of
+            `epsilon`. Columns with Gaussian noise, and a label with Gaussian noise, get the rest of the
+            budget.
         rng : None, int or Generator, optional
             Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
             simulation noise, which is not private, and the results are marked as NOT PRIVATE.
@@ -577,9 +578,9 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Parameters
         ----------
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. It is divided
-            over features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`. With
-            ``epsilon=inf`` no noise is added.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. The argument
+            `shares` divides this epsilon between the features and the label. Pass either `epsilon`, or
+            `epsilon_x` and `epsilon_y`. With ``epsilon=inf`` no noise is added.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
             is Gaussian.
@@ -595,9 +596,10 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             and (epsilon_y, delta) for Gaussian noise. Leave `epsilon_y` out if the label is released
             unprotected.
         shares : (float, float), optional
-            Relative shares of `epsilon` for the features and for the label; default (2, 1). Randomized
-            responses and Laplace noise get their shares of epsilon. Columns with Gaussian noise, and a label
-            with Gaussian noise, get the rest of the budget.
+            Relative shares of `epsilon` for the features and for the label; default (2, 1). Features and
+            labels that are released by randomized response or with Laplace noise get their share of
+            `epsilon`. Columns with Gaussian noise, and a label with Gaussian noise, get the rest of the
+            budget.
         rng : None, int or Generator, optional
             Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
             simulation noise, which is not private, and the results are marked as NOT PRIVATE.

@@ -482,8 +482,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
             with ``family="binomial"``. The columns of a block are selected by their products with the
             residuals of a fit to all earlier blocks. With ``variant="paper"``, `iterations` is T of the
             paper, by default the logarithm of the total number of rows, rounded up. With secure sums, each
-            block needs a separate release, which takes its share of the budget. One block detects more with
-            few rows and many columns, and several blocks detect more if all columns are correlated.
+            block needs a separate release, which takes its share of the budget. With few rows and many
+            columns, a selection in one block detects more of the relevant columns. If all columns are
+            correlated, a selection in several blocks detects more of them.
         clip : float, optional
             Clipping threshold of residuals and products in the selection and in the refit, in multiples of
             the released scale of the residuals; default 1.5. With ``variant="paper"`` the threshold is R of

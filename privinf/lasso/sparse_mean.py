@@ -446,8 +446,8 @@ def sparse_mean(
 
     Notes
     -----
-    **Privacy.** Each client sends one answer, which is epsilon-DP for all rows of the client together.
-    Clients hold the rows of different people, so epsilon is the total cost.
+    **Privacy.** Each client sends one answer, which is epsilon-DP for all rows of the client together. If no
+    person has rows at two clients, the total cost for a person is epsilon.
 
     Rows are assumed to be N(mu, scale^2 I) with a known scale, so the distribution of the sign of a mean of n
     rows depends only on mu sqrt(n)/scale. If s is the share of positive signs, the estimate is ``scale

@@ -248,13 +248,13 @@ class Moments:
             simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         cov_type : {"nonrobust", "HC0", "cluster"}, optional
             Covariance that the release must support. With "nonrobust" (default) and ``trust="central"`` no
-            residual moments are released. With "HC0" the share `robust_share` of mu^2 is spent on ``sum
-            clip(e, E)^2 x x'``, where e are the residuals of a fit to the first release, clipped at E. With
-            "cluster" this share is spent on ``sum s s'`` over the units of the schema. Here s belongs to one
-            unit: it is the sum of the products e x over the rows of the unit, with the clipped residual e and
-            the features x, and is shrunk to a norm of at most C. The l2 sensitivity is therefore sqrt 2 C^2
-            for any number of rows per unit. A release with ``trust="local"`` always supports "HC0" and
-            "cluster", at no further cost.
+            residual moments are released. With "HC0" the share `robust_share` of mu^2 is spent on
+            ``sum clip(e, E)^2 x x'``, where e are the residuals of a fit to the first release, clipped at E.
+            With "cluster" this share is spent on ``sum s s'`` over the units of the schema. Here s belongs to
+            one unit: it is the sum of the products e x over the rows of the unit, with the clipped residual e
+            and the features x, and is shrunk to a norm of at most C. The l2 sensitivity of ``sum s s'`` is
+            therefore sqrt 2 C^2 for any number of rows per unit. A release with ``trust="local"`` always
+            supports "HC0" and "cluster", at no further cost.
         robust_share : float, optional
             Share of the budget (in mu^2) for the residual moments of ``cov_type="HC0"`` or "cluster"; default
             0.25. With ``trust="local"`` no residual moments are released.

@@ -265,7 +265,7 @@ class NoisyTopK:
         derivation: str = Derivations.ANY_ENTRY,
         times: int = 1,
     ) -> Peeling:
-        """Compute the scales of the noise and the ledger entries, for a source of noise.
+        """Compute, for a given source of noise, the scales of the noise and the ledger entries.
 
         Parameters
         ----------

@@ -135,8 +135,9 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         the columns are scaled by the bounds before the projection.
     bounds : sequence of (low, high), mapping, or "data", optional
         Public bounds of the private columns, in the order of the columns or by name; values outside the
-        bounds are clipped. Pass `bounds`, `radius` or both, unless ``adjacency="unit"``. With "data" the
-        bounds are computed from the rows, with a warning, because the guarantee does not cover such bounds.
+        bounds are clipped. Pass `bounds`, `radius` or both. Both are optional with ``adjacency="unit"``. With
+        "data" the bounds are computed from the rows, with a warning, because the guarantee does not cover
+        such bounds.
     y_bounds : (low, high) or "data", optional
         Public bounds of the response. With public bounds, noise is added to the response too, for a share of
         the budget. With "data" the bounds are computed from the rows, with a warning, because the guarantee

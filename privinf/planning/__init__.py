@@ -381,9 +381,9 @@ class Study:
         matrix of the columns, and meat is the second-moment matrix of the scores without noise. The matrix
         noise is the contribution of the privacy noise and the modulation, up to the fourth cumulants of the
         modulation. The moments are computed from 50,000 simulated people, and variances are averaged over 24
-        random sets of directions. With the exact sensitivity the total noise variance of a released vector is
-        the same for every number of directions, and only terms of fourth order in the amplitude differ. With
-        the Lipschitz sensitivity of the paper, less noise is needed for more directions.
+        random sets of directions. With the exact sensitivity, the total noise variance of a released vector
+        does not depend on the number of directions. Only the terms of fourth order in the amplitude depend on
+        it. With the Lipschitz sensitivity of the paper, less noise is needed for more directions.
 
         **Privacy.** Costs nothing: no rows are read.
         """
@@ -577,16 +577,16 @@ def plan_study(
 
     **Privacy.** Costs nothing: no rows are read. The schema and the guesses must be public.
 
-    The widths are predicted by simulation, because the formula of the covariance of a fit has terms that
-    depend on the fit. Such terms are the residuals after noisy clipping, the number of mixed rows, and the
-    columns for which the noise is too large. Each estimator is fitted 16 to 48 times to simulated rows with
-    simulated noise (up to 96 times with at most 20,000 people). The simulation stops early when the relative
-    standard error of each median width is at most 2.5%. The simulation of an estimator also stops if its
-    intervals are wider, by at least two standard errors, than the intervals of another estimator. The median
-    widths are reported. Weakly identified fits do not count for the median width. If most fits are weakly
-    identified, no width is predicted. Sums over sites have the same noise as the sums of one curator, and are
-    simulated in the same way. The exception is `DebiasedLasso`, for which fits with secure sums are simulated
-    separately.
+    The widths are predicted by simulation, because some quantities in the formula of the covariance are known
+    only after a fit. These quantities are the residuals after noisy clipping, the number of mixed rows, and
+    the columns for which the noise is too large. Each estimator is fitted 16 to 48 times to simulated rows
+    with simulated noise (up to 96 times with at most 20,000 people). The simulation stops early when the
+    relative standard error of each median width is at most 2.5%. The simulation of an estimator also stops if
+    its intervals are wider, by at least two standard errors, than the intervals of another estimator. The
+    median widths are reported. Weakly identified fits do not count for the median width. If most fits are
+    weakly identified, no width is predicted. Sums over sites have the same noise as the sums of one curator,
+    and are simulated in the same way. The exception is `DebiasedLasso`, for which fits with secure sums are
+    simulated separately.
 
     Examples
     --------

@@ -584,8 +584,8 @@ class Design:
         Returns
         -------
         DataFrame
-            Rows with the lower bound, the middle and the upper bound of each numeric column, and every level
-            of each factor.
+            Simulated rows. Together they contain the lower bound, the middle and the upper bound of each
+            numeric column, and every level of each factor.
         """
         if self.schema is None:
             return simulated_rows(

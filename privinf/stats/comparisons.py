@@ -171,10 +171,10 @@ class GroupsResult(base.StatResult):
         Parameters
         ----------
         confidence_level : float, optional
-            Confidence level of the intervals, between 0 and 1. By default the level is not changed.
+            Confidence level of the intervals, between 0 and 1. The default is the level of this result.
         target : {"population", "table"}, optional
             Target: means of the population, whose intervals allow for sampling and noise, or means of this
-            table, whose intervals allow for noise alone. By default the target is not changed.
+            table, whose intervals allow for noise alone. The default is the target of this result.
         simultaneous : bool, optional
             Whether all intervals hold jointly at this level. By default it is the same as in this result.
 

@@ -381,9 +381,10 @@ class CountsResult(base.StatResult):
         Parameters
         ----------
         target : {"table", "population"}, optional
-            Target: counts in this table, or shares in the population. By default the target is not changed.
+            Target: counts in this table, or shares in the population. The default is the target of this
+            result.
         confidence_level : float, optional
-            Confidence level of the intervals, between 0 and 1. By default the level is not changed.
+            Confidence level of the intervals, between 0 and 1. The default is the level of this result.
         simultaneous : bool, optional
             Whether all intervals hold jointly at this level. By default it is the same as in this result.
 

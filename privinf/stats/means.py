@@ -514,9 +514,9 @@ def mean(
     Warns
     -----
     HeavyTailWarning
-        Issued, with ``clip="auto"``, if rows beyond the clipping thresholds may be too few to be detected,
-        and if such undetected rows, with values at the public bounds, could change the mean by more than half
-        the length of the interval.
+        Issued with ``clip="auto"`` under two conditions. First, there may be rows beyond the clipping
+        thresholds that are too few to be detected. Second, if these undetected rows had values at the public
+        bounds, they could change the mean by more than half the length of the interval.
 
     Notes
     -----

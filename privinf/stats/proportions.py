@@ -318,8 +318,8 @@ def proportions_ztest(
     levels : sequence, optional
         Public list of the two groups, required if `groups` is an array.
     alternative : {"two-sided", "less", "greater"}
-        Alternative hypothesis: the share differs from `value`, or is less or greater. With two groups, the
-        share of the first group is compared to the share of the second group.
+        Alternative hypothesis: the share differs from `value`, or is less or greater than `value`. With two
+        groups, the share of the first group is compared to the share of the second group.
     confidence_level : float
         Confidence level of the intervals, between 0 and 1. The confidence interval of the share, or of the
         difference of shares, is always two-sided.

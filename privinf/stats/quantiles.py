@@ -244,11 +244,11 @@ class GroupQuantilesResult(StatResult):
         Parameters
         ----------
         q : float or sequence of float, optional
-            Orders of the quantiles, between 0 and 1. By default the orders are not changed.
+            Orders of the quantiles, between 0 and 1. By default they are the orders of this result.
         target : {"population", "table"}, optional
-            Target: quantiles of the population, or of this table. By default the target is not changed.
+            Target: quantiles of the population, or of this table. The default is the target of this result.
         confidence_level : float, optional
-            Confidence level of the intervals, between 0 and 1. By default the level is not changed.
+            Confidence level of the intervals, between 0 and 1. The default is the level of this result.
         simultaneous : bool, optional
             Whether all intervals hold jointly at this level. By default it is the same as in this result.
 

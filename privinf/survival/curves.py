@@ -257,8 +257,8 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         -------
         DataFrame
             Table with one row per group: the estimate and the ends of its interval. The estimate is nan if
-            the curve does not decrease to ``1 - p``. The interval is obtained by inverting tests, and its
-            upper end is infinite if no edge of the grid is rejected as too late.
+            the curve does not decrease to ``1 - p``. The interval comes from tests of the edges of the grid.
+            Its upper end is infinite if no edge is significantly later than the quantile.
         """
         order = check_fraction(p, "p")
         return self._frame([self._quantile(place, order) for place in range(len(self.groups))])
@@ -299,8 +299,8 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         Parameters
         ----------
         until : float, optional
-            Public end of the restricted time. The default is the last time up to which the curves of all
-            groups can be estimated.
+            Public time at which the time to the event is cut off. The default is the last time up to which
+            the curves of all groups can be estimated.
 
         Returns
         -------

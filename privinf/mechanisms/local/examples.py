@@ -207,9 +207,9 @@ class LocalExamples:
             Raw rows: a data frame of any library, a mapping of arrays, the path of a file, or a pair of
             arrays.
         epsilon : float, optional
-            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. It is divided
-            over features and label by `shares`. Pass either `epsilon`, or `epsilon_x` and `epsilon_y`. With
-            ``epsilon=inf`` no noise is added.
+            Epsilon of the (epsilon, delta) guarantee for everything that the call releases. The argument
+            `shares` divides this epsilon between the features and the label. Pass either `epsilon`, or
+            `epsilon_x` and `epsilon_y`. With ``epsilon=inf`` no noise is added.
         delta : float, optional
             Delta of the guarantee, at most 1/n, such as 1e-6. A finite `epsilon` needs a delta if the noise
             is Gaussian.
@@ -225,9 +225,10 @@ class LocalExamples:
             and (epsilon_y, delta) for Gaussian noise. Leave `epsilon_y` out if the label is released
             unprotected.
         shares : (float, float), optional
-            Relative shares of `epsilon` for the features and for the label; default (2, 1). Randomized
-            responses and Laplace noise get their shares of epsilon. Columns with Gaussian noise, and a label
-            with Gaussian noise, get the rest of the budget.
+            Relative shares of `epsilon` for the features and for the label; default (2, 1). Features and
+            labels that are released by randomized response or with Laplace noise get their share of
+            `epsilon`. Columns with Gaussian noise, and a label with Gaussian noise, get the rest of the
+            budget.
         rng : None, int or Generator, optional
             Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
             simulation noise, which is not private, and the results are marked as NOT PRIVATE.

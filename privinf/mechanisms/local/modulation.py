@@ -394,7 +394,8 @@ class Modulation:
         Returns
         -------
         float
-            Largest distance, before the features are modulated and before noise is added.
+            Largest distance between the features of two records, before the features are modulated and before
+            noise is added.
         """
         distance = 1.0 if self.map.adjacency == "unit" else self.design.diameter
         return math.sqrt(max_rows(self.design)) * distance
@@ -460,7 +461,7 @@ class Modulation:
 
 @error_boundaries
 class ModulationSession:
-    """Session of the holders in the iterative protocol of `ModulatedOLS`, whose cost is already recorded.
+    """Session of the holders in the iterative protocol of `ModulatedOLS`, after its cost was recorded.
 
     A session is made by `Modulation.open`. The response is released once, when the session is opened. The
     method `send` answers one round, and `release` returns everything that was sent.

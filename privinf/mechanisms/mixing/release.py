@@ -190,8 +190,9 @@ class RandomMixing(PartyMechanism):
     n : int, optional
         Public number of people; a table with a different number of rows is refused.
     intercept : bool, default True
-        Whether to release the noisy sum over all people as well (the all-ones row of the mixing matrix),
-        which makes column means and intercepts accurate, and to center numeric columns by their bounds.
+        Whether to also release the noisy sum over all people (the all-ones row of the mixing matrix). This
+        sum makes column means and intercepts accurate. If True, numeric columns are centered at the middle of
+        their bounds.
     share : float, optional
         Public weight a of the all-ones row in the mixing matrix, as a share in (0, 1). Releases can be joined
         only if all parties use the same weight. By default the weight is computed from the noise of this
