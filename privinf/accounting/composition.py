@@ -66,8 +66,8 @@ class Total:
     If only a guarantee in zCDP is known for some release, the total is computed in zCDP and converted by
     `rho_to_epsilon`. The cost of a release of labels (`ThresholdLoss`) depends on the records. The cost is
     either mu^2 alone, or mu^2/2 together with delta. For m such releases the total is therefore the largest
-    loss over all k from 0 to m, where k is the number of releases with the second cost. For each k, the total
-    has the k largest deltas, half of each of the k smallest mu^2, and all other mu^2.
+    loss over all k from 0 to m, where k is the number of releases with the second cost. The loss for k
+    consists of the k largest deltas and of a sum of all mu^2, in which the k smallest mu^2 are halved.
     """
 
     mu2: float = 0.0

@@ -351,8 +351,8 @@ class Ledger:
 
         Notes
         -----
-        A text of an earlier version, which does not describe the fits, can be read. In this case `fits`
-        groups the entries by their labels.
+        Texts that earlier versions of privinf wrote can be read too, although they do not describe the fits.
+        For such a text, `fits` groups the entries by their labels.
 
         Examples
         --------

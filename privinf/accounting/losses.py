@@ -210,11 +210,11 @@ class ThresholdLoss:
     Neighboring tables differ in the label of one record. There are three cases. (1) If the old and the new
     label both occur in both tables, two counts differ by 1, and the release of the two counts is mu-GDP. (2)
     If one of these two labels occurs in only one table, it is released with probability at most `delta`. The
-    count of the other label differs by 1, and the release of this count is (mu/sqrt 2)-GDP. (3) If each of
-    the two labels occurs in only one table, the counts of all other labels are equal. If m releases are
-    composed, some k of them are in case 2 or 3, and the others are in case 1. The total loss is the largest
-    loss over all k from 0 to m. A release in case 1 costs its mu^2. A release in case 2 or 3 costs its delta
-    and half of its mu^2.
+    count of the other label differs by 1, and the release of this count is (mu/sqrt 2)-GDP. (3) If the old
+    label and the new label each occur in only one table, the counts of all other labels are equal. If m
+    releases are composed, some k of them are in case 2 or 3, and the others are in case 1. The total loss is
+    the largest loss over all k from 0 to m. A release in case 1 costs its mu^2. A release in case 2 or 3
+    costs its delta and half of its mu^2.
     """
 
     mu: float

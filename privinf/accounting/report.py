@@ -398,9 +398,9 @@ class PrivacyReport:
     def to_frame(self) -> pd.DataFrame:
         """Return a table of the total cost of this fit and of its ledger; undefined totals are nan.
 
-        The first column is "this fit", or "its release" if the fit uses an earlier release. The row "private"
-        is 1 if all noise is secure, and 0 if a release has seeded noise or no noise. If "private" is 0, the
-        other rows describe a simulation.
+        The first column has the name "this fit", or "its release" if the fit uses an earlier release. The row
+        "private" is 1 if all noise is secure, and 0 if a release has seeded noise or no noise. If "private"
+        is 0, the other rows describe a simulation.
 
         Returns
         -------

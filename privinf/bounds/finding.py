@@ -140,7 +140,7 @@ def find_bounds(
         also raised if levels are requested without `delta`.
     BudgetExceededError
         Raised if the release would exceed the limit of the ledger. A ledger with a limit also refuses a
-        release of levels, because the limit cannot include its delta.
+        release of levels, because the limit cannot include the delta of such a release.
 
     Warns
     -----
@@ -157,11 +157,11 @@ def find_bounds(
     negative powers of 2, from 2^-20 to 2^43. A share of 0.7 is spent on a second noisy distribution function,
     at 512 cells. These cells cover the range in which rows were detected, extended on each side by 16 times
     its width. If this range is only one or two powers of 2 wide, the share of 0.7 is split: 0.2 of mu^2 is
-    spent on a finer search of the range, and 0.5 of mu^2 on the 512 cells. On each side, the bound is the
-    value beyond which a share ``clip / 2`` of the rows is, if the noise is small enough to detect such a
-    small number of rows. Otherwise the tail is extrapolated to this share as an exponential tail. If all
-    absolute values of a column are below 2^-20, its bounds are about 2^-20, which is too wide. In this case
-    change the unit of the column.
+    spent on a finer search of the range, and 0.5 of mu^2 on the 512 cells. If the noise is small enough to
+    detect a share of ``clip / 2`` of the rows, each bound is chosen so that this share of the rows is beyond
+    it. Otherwise the tail is extrapolated to this share as an exponential tail. If all absolute values of a
+    column are below 2^-20, its bounds are about 2^-20, which is too wide. In this case change the unit of the
+    column.
 
     The name of a level is released if its noisy count is above 1 + sigma z(1 - delta'), where sigma is the
     standard deviation of the noise, z the normal quantile and delta' a share of delta. For one column at

@@ -43,7 +43,7 @@ class FoundSchema(Schema):
     released bounds, and ``wanted`` is the requested share of rows outside the bounds. ``at_most`` is an upper
     limit of the share of rows outside the bounds. This limit is the sum of the noisy counts below and above
     the bounds, each increased by two standard deviations of its noise, divided by the number of rows.
-    ``moves`` is the largest relative change of the slope of the column that clipping may cause. In the row of
+    ``moves`` is the largest relative change that clipping may cause in the slope of the column. In the row of
     the response, ``moves`` is the largest relative change of any slope. For a column with levels, ``wanted``
     is the share of rows below which a level is pooled, and ``at_most`` is an upper limit of the total share
     of pooled rows. A level is "shown" (declared in the schema under its own name) if its noisy count is above

@@ -94,13 +94,13 @@ class NoisyGram(_NoisyRelease):
 
     @classmethod
     def from_sum(cls, release: NoisySum) -> NoisyGram:
-        """Make the matrix from its released isometric entries.
+        """Make the matrix from its released entries: the diagonal, and the other entries times sqrt 2.
 
         Parameters
         ----------
         release : NoisySum
-            Released isometric entries of the matrix: the diagonal entries, and the off-diagonal entries
-            multiplied by sqrt 2.
+            Released entries of the matrix: the diagonal entries, and the off-diagonal entries multiplied by
+            sqrt 2.
 
         Returns
         -------

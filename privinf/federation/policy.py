@@ -92,9 +92,9 @@ class SitePolicy:
         Number of other sites that may collude with the server. The noise of this number of sites does not
         count toward the guarantee.
     zero_out : bool
-        Whether queries with the "zero-out" guarantee are allowed, in which a record is replaced by a record
-        that contributes nothing. For the replacement of one record by any other record, the loss is then up
-        to twice the stated mu.
+        Whether queries with the "zero-out" guarantee are allowed. Under this guarantee, one record is
+        replaced by a record that contributes nothing. If one record is replaced by any other record, the loss
+        is up to twice the stated mu.
     designs : tuple of str
         Digests (``Design.digest``) of designs that are allowed. The design with which the site was made is
         always allowed.
@@ -259,7 +259,8 @@ class SitePolicy:
         Parameters
         ----------
         charges : iterable of mapping
-            Ledger entries that the server states. Their scopes are scopes in the ledger of the server.
+            Ledger entries that the server states. The scopes in these entries refer to the ledger of the
+            server.
         record_sensitivity : sensitivity of the statistic
             Sensitivity of the sum, as the site computes it.
         scope : tuple of str

@@ -536,10 +536,11 @@ class GLM(Model[GLMOptions]):
         site has no intervals, because the bias from shrinking is not known. Standard errors treat all rows as
         independent, including rows of the same site.
 
-        A fit has not converged if its last Newton step is too long: its root mean square is above 1.5
-        standard errors of this step. A fit that has not converged has coefficients without intervals, unless
-        the remaining error is negligible. Fits may not converge if events are rare, if effects are strong, or
-        if the clipping threshold is small relative to the response.
+        A fit has not converged if its last Newton step is too long. The length is measured in standard errors
+        of this step (root mean square over the coefficients), and the limit is 1.5. A fit that has not
+        converged has coefficients without intervals, unless the error that remains after the last step is
+        negligible. Fits may not converge if events are rare, if effects are strong, or if the clipping
+        threshold is small relative to the response.
         """
         spending = SpendingOptions(
             epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration

@@ -222,7 +222,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         Raised if a column does not match its declaration, a bound that the sensitivity needs is missing or
         invalid, or an argument is invalid. No error message contains a value of a row.
     NotAvailableError
-        Raised if the loss does not accept the label (raised by `from_formula` and `from_release`).
+        Raised by `from_formula` and `from_release`, if the loss does not accept the label.
 
     Notes
     -----

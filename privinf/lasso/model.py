@@ -488,8 +488,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         clip : float, optional
             Clipping threshold of residuals and products in the selection and in the refit, in multiples of
             the released scale of the residuals; default 1.5. With ``variant="paper"`` the threshold is R of
-            the paper, in units of y. With secure sums, products are not clipped one by one: the vector of the
-            products of a record is shrunk to a norm.
+            the paper, in units of y. Linear fits with secure sums do not clip products one by one, but shrink
+            the vector of the products of a record to a limited norm.
         refit : bool, optional
             For ``variant="paper"``: whether the sparse fit ends with least squares on the selected columns.
             Other fits always end with least squares.

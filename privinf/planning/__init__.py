@@ -377,13 +377,13 @@ class Study:
 
         Notes
         -----
-        The covariance of the coefficients is ``A^-1 (meat + noise) A^-1 / n``. Here A is the second-moment
-        matrix of the columns, and meat is the second-moment matrix of the scores without noise. The matrix
-        noise is the contribution of the privacy noise and the modulation, up to the fourth cumulants of the
-        modulation. The moments are computed from 50,000 simulated people, and variances are averaged over 24
-        random sets of directions. With the exact sensitivity, the total noise variance of a released vector
-        does not depend on the number of directions. Only the terms of fourth order in the amplitude depend on
-        it. With the Lipschitz sensitivity of the paper, less noise is needed for more directions.
+        The covariance of the coefficients is ``A^-1 (M + N) A^-1 / n``. Here A is the second-moment matrix of
+        the columns, and M is the second-moment matrix of the scores without noise. N is the contribution of
+        the privacy noise and of the modulation, up to the fourth cumulants of the modulation. The moments are
+        computed from 50,000 simulated people, and variances are averaged over 24 random sets of directions.
+        With the exact sensitivity, the total noise variance of a released vector does not depend on the
+        number of directions. Only the terms of fourth order in the amplitude depend on it. With the Lipschitz
+        sensitivity of the paper, less noise is needed for more directions.
 
         **Privacy.** Costs nothing: no rows are read.
         """

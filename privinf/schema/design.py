@@ -54,8 +54,8 @@ class Design:
     constant : int or None
         Position of the public column of ones (the constant); None without a constant.
     low, high : ndarray, shape (p,)
-        Bounds of the columns in user units. Bounds are infinite for columns without declared bounds: for
-        public columns, and for all columns if only `radius` is declared.
+        Bounds of the columns in user units. A column without declared bounds has infinite bounds. Public
+        columns may have no declared bounds. If only `radius` is declared, no column has declared bounds.
     center, scale : ndarray, shape (p,)
         Center and scale of each column: ``scaled = (x - center) / scale``. In scaled units, the bounds of
         numeric private columns are [-1, 1]. Public columns and indicators are not scaled.
@@ -556,8 +556,8 @@ class Design:
         Returns
         -------
         dict of str to str
-            Names of the columns with values beyond their bounds or knots, and a text about each. The texts
-            depend on the public declarations alone. A text states that a spline is constant beyond its
+            Names of the columns with values beyond their bounds or knots, and a text about each column. The
+            texts depend on the public declarations alone. A text states that a spline is constant beyond its
             boundary knots, or that the fit clipped the column to its declared bounds.
         """
         reader = self.reading.open(table, "raise")

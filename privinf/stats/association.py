@@ -232,7 +232,7 @@ def chi2_contingency(
         Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
         simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     levels : pair of sequences, optional
-        Public levels of `a` and of `b`, required if these are arrays.
+        Public levels of `a` and of `b`, required if `a` and `b` are arrays.
     confidence_level : float
         Confidence level of the intervals, between 0 and 1. The intervals are for the shares of the cells in
         the population.
@@ -556,7 +556,7 @@ def pearsonr(
         Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
         simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     bounds : pair of (low, high), optional
-        Public bounds of `x` and of `y`, required if these are arrays.
+        Public bounds of `x` and of `y`, required if `x` and `y` are arrays.
     alternative : {"two-sided", "less", "greater"}
         Alternative hypothesis: the correlation differs from 0, or is less or greater than 0.
     confidence_level : float

@@ -938,7 +938,7 @@ def crosstab(
         Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
         simulation noise, which is not private, and the results are marked as NOT PRIVATE.
     levels : pair of sequences, optional
-        Public levels of `a` and of `b`, required if these are arrays.
+        Public levels of `a` and of `b`, required if `a` and `b` are arrays.
     margins : bool, optional
         Whether to release the totals of the rows and of the columns in addition to the cells, for a share of
         0.2 of mu^2 each. Otherwise the margins are sums of noisy cells. By default the margins are released
@@ -1090,8 +1090,8 @@ def histogram(
         Group of each record, or the name of the column of groups. The result then has one histogram per
         group.
     bounds : (low, high), optional
-        Public bounds of the values, if these are an array. By default they are the smallest and the largest
-        finite edge of `bins`.
+        Public bounds of the values, if the values are an array. The default bounds are the smallest and the
+        largest finite edge of `bins`.
     levels : sequence, optional
         Public list of all groups, required if `by` is an array.
     target : {"table", "population"}

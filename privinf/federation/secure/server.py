@@ -275,9 +275,10 @@ class SecureServer(TrustedServer):
     def check_numbers(self, size: int, mu: float) -> None:
         """Raise SensitivityError if mu may be too small for rounding `size` numbers to the grid of the noise.
 
-        A fit calls this method in advance if its second release can be planned only after its first release
-        is charged. The smallest `mu` for this rounding depends on the digits of the sensitivity, which is not
-        known yet. The method therefore raises the error unless a quarter of `mu` is large enough.
+        Some fits can plan their second release only after their first release is charged. Such a fit calls
+        this method before its first release is charged. The smallest `mu` for this rounding depends on the
+        digits of the sensitivity, which is not known yet. The method therefore raises the error unless a
+        quarter of `mu` is large enough.
 
         Parameters
         ----------

@@ -120,10 +120,10 @@ class PHReg(Model[PHRegOptions]):
 
     A record is followed until its cumulative hazard, as predicted from its columns, is c. The number c is
     public, and is chosen so that the noise is small enough. If hazards are proportional and effects are
-    linear, the coefficients are the same as with a longer follow-up. Otherwise the target is Cox's
-    regression with the shorter follow-up. The summary states c and the share of events after the end of the
-    follow-up, and a warning is issued if this share is not small. Without noise and on a fine time grid, the
-    coefficients are equal to the coefficients of Cox's regression.
+    linear, the coefficients are the same as with a longer follow-up. Otherwise the target is Cox's regression
+    with the shorter follow-up. The summary states c (the cumulative hazard at which the follow-up ends) and
+    the share of events after the end of the follow-up. A warning is issued if this share is not small.
+    Without noise and on a fine time grid, the coefficients are equal to the coefficients of Cox's regression.
 
     References
     ----------
