@@ -351,7 +351,7 @@ class Release(Released):
         )
 
     def save(self, path: str | PathLike[str], *, key: bytes | None = None, overwrite: bool = False) -> None:
-        """Write the release to one file (npz arrays and JSON), with a checksum, or an HMAC for a `key`.
+        """Write the release to one file (npz arrays and JSON), with a checksum, or an HMAC with `key`.
 
         Parameters
         ----------
@@ -376,7 +376,7 @@ class Release(Released):
         write_container(target, dict(self.arrays), self.header(), format=FORMAT, key=key)
 
     def to_parquet(self, path: AnyPath, *, overwrite: bool = False) -> None:
-        """Write the arrays to a Parquet file for other programs, with one number per line.
+        """Write the arrays to a Parquet file for other programs, with one row per number.
 
         Parameters
         ----------

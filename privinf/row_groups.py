@@ -70,7 +70,7 @@ def write_groups(
 
 
 def write_numbers(path: Path, arrays: Mapping[str, Any], header: Mapping[str, Any]) -> None:
-    """Write arrays to a Parquet file, one number per line, and plain content as JSON in its metadata.
+    """Write arrays to a Parquet file, one row per number, and plain content as JSON in its metadata.
 
     Columns ``array``, ``position``: the number's place in the array read row by row, from 0, and ``value``.
     The metadata's key ``privinf`` holds `header` and ``shapes``, by array.

@@ -158,7 +158,7 @@ class Budget:
 
     @property
     def mu(self) -> float:
-        """Largest mu of one Gaussian release within the budget; NotAvailableError for a pure epsilon."""
+        """Largest mu of one Gaussian release within the budget; not available in pure epsilon."""
         if self.currency == "pure":
             raise NotAvailableError(
                 "this ledger's limit is a pure epsilon (delta=0), which no release with Gaussian noise "

@@ -149,8 +149,8 @@ class Total:
     def mu(self) -> float:
         """Value of mu for which the total is mu-GDP; it is exact if all releases are Gaussian.
 
-        For other releases the value is an upper bound. The attribute raises NotAvailableError if only a
-        guarantee in zCDP or an (epsilon, delta) guarantee is known for some release.
+        If some releases are not Gaussian, the value is an upper bound. The attribute raises NotAvailableError
+        if only a guarantee in zCDP or an (epsilon, delta) guarantee is known for some release.
         """
         if math.isinf(self.mu2):
             return math.inf

@@ -205,8 +205,8 @@ class Ledger:
         Parameters
         ----------
         name : str
-            Name of the scope, which is a group of ledger entries. If `disjoint` is passed, the scope is one
-            group of units of this partition.
+            Name of the scope, which is a group of ledger entries. If `disjoint` is passed, `name` is the name
+            of one group of units in the partition `disjoint`.
         disjoint : str, optional
             Name of a partition of all **units** into disjoint groups. The partition must be fixed before the
             data are seen. The scopes of one partition contain different units, so only the cost of the most
@@ -273,7 +273,7 @@ class Ledger:
         )
 
     def count_more(self) -> int | None:
-        """Return the number of further fits, each at the cost of the last fit, that the limit allows.
+        """Return how many further fits the limit allows, if each of them costs as much as the last fit.
 
         Returns
         -------

@@ -165,8 +165,9 @@ def find_bounds(
 
     The name of a level is released if its noisy count is above 1 + sigma z(1 - delta'), where sigma is the
     standard deviation of the noise, z the normal quantile and delta' a share of delta. For one column at
-    epsilon 1 and delta 1e-6, this threshold is a count of 29 rows. If the total share of all pooled levels is
-    below `rare`, or is not larger than the noise, they are merged with the most common level.
+    epsilon 1 and delta 1e-6, this threshold is a count of 29 rows. The pooled levels are merged with the most
+    common level in two cases: if their total share is below `rare`, or if their total count is not larger
+    than the noise.
 
     A table that is not in memory is usually read three times, and at most four times. For each text column it
     is read one more time.

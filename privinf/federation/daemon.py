@@ -108,9 +108,9 @@ class SiteDaemon:
     account. If there are more connections, it closes the connection for which it has waited longest. The
     header of a query has at most 64 KiB and must arrive within 5 seconds. A query has at most 8 MiB, with at
     most 4 MiB of text and at most 131,072 values. Queries and replies in transit have at most 16 MiB
-    together. The daemon answers one query of each account in turn, for any number of waiting queries. The log
-    has JSON lines in ASCII, each with at most 100 characters from a client, and at most 100 refusals per
-    minute are logged.
+    together. The daemon answers the accounts in turn, with one answer per turn, even if one account has many
+    waiting queries. The log has JSON lines in ASCII, each with at most 100 characters from a client, and at
+    most 100 refusals per minute are logged.
 
     Examples
     --------

@@ -71,7 +71,8 @@ class Journal:
     ledger : Ledger
         Where charges are spent.
     clock : callable
-        Function that returns the time in seconds since 1970, by which reservations expire.
+        Function that returns the present time, in seconds since 1970. This time determines which reservations
+        have expired.
 
     Notes
     -----

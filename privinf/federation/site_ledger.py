@@ -50,7 +50,8 @@ class SiteLedger(Ledger):
         in ``~/.local/state/privinf/anchors`` (or in ``$XDG_STATE_HOME``), whose name is computed from the
         path of the ledger.
     clock : callable
-        Function that returns the time in seconds since 1970, by which reservations expire.
+        Function that returns the present time, in seconds since 1970. This time determines which reservations
+        have expired.
 
     Raises
     ------

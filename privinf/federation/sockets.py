@@ -173,9 +173,9 @@ class SocketFederation(ReplyVerifier):
     key : IdentityKey, optional
         Secret key of the analyst, which is needed if the policy of a site lists analysts.
     heads : path, optional
-        File that stores the last line of the ledger of each site, by which older copies of a ledger are
-        detected. By default the last lines are stored in this object, and in the `checkpoint` folder of a
-        fit.
+        File that stores, for each site, the last line of its ledger. If a site later uses an older copy of
+        its ledger, this line reveals the older copy. By default the last lines are stored in this object, and
+        in the `checkpoint` folder of a fit.
 
     Raises
     ------

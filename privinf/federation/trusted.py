@@ -371,8 +371,8 @@ class TrustedServer:
         Raises
         ------
         AlignmentError
-            Raised if no table could have the total of a secure sum, or if more than `retries` repeated
-            attempts failed. The cost stays in the ledger.
+            Raised if the total of a secure sum is outside the range that the rows and the noise allow, or if
+            more than `retries` repeated attempts failed. The cost stays in the ledger.
         ArgumentError
             Raised if an argument of the statistic is invalid; nothing was charged or queried.
         BudgetExceededError
@@ -491,9 +491,9 @@ class TrustedServer:
             Raised if the release would exceed the limit of the ledger, or of a site.
         NotAvailableError
             Raised if the release was already charged and its noise is from OpenDP, which cannot draw the same
-            noise again. With ``missing="raise"`` the error is also raised if the sites that answered, or
-            their sum, differ from the first attempt. With ``missing="continue"`` the server makes a new query
-            in this case, which is charged.
+            noise again. With ``missing="raise"`` the error is also raised if other sites answer than at the
+            first attempt, or if their sum has changed. In these cases, ``missing="continue"`` makes a new
+            query, which is charged.
         StorageError
             Raised if the release was planned with a noise key that is not the key of this server.
 

@@ -99,9 +99,9 @@ class NegativeBinomial(OneFamily):
 
     .. math:: \sum_i x_i (y_i - \mu_i) / (1 + a \mu_i) = 0.
 
-    If the model of the mean is correct, the expectation of this score is zero for every a. An error in the
-    working dispersion therefore only makes the estimates less precise. Robust standard errors (the default)
-    are valid for any variance of the counts. The reported alpha is the root of the derivative of the
+    If the model of the mean is correct, the expectation of this score is zero for every value of a. An error
+    in the working dispersion therefore only makes the estimates less precise. Robust standard errors (the
+    default) are valid for any variance of the counts. The reported alpha is the root of the derivative of the
     log-likelihood with respect to alpha. In this derivative, counts above a public number are set to that
     number. If counts are negative binomial, this clipping causes no bias. Alpha is estimated at the estimated
     coefficients. Without noise the fit is the maximum likelihood fit, as in statsmodels.

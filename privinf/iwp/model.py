@@ -640,7 +640,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             Whether to average the iterates of ``method="sgd"``. Only the average of the iterates has
             intervals (by the theory of Polyak and Juditsky).
         burn_in : float, optional
-            Share of the first batches of ``method="sgd"`` whose iterates are not averaged.
+            For ``method="sgd"``: share of all batches that are left out of the average. These batches are the
+            first ones.
         public_seed : int, optional
             Public seed of the random order of the records in ``method="sgd"``.
         calibration : {"exact", "classic"}, optional

@@ -141,10 +141,11 @@ class DebiasedLasso(Model[LassoModelOptions]):
     ``trust="server"`` columns are selected one by one with noise (peeling), which needs access to sums
     without noise. With secure sums the products of the residual with all p columns are released once, with
     Gaussian noise, and the columns with the largest products are selected. The vector of the p products of a
-    record is shrunk to a norm of at most C, so the l2 sensitivity is 2C. C grows as sqrt(p). The detection
-    limit of secure sums is higher, because the noise of the selection grows as sqrt(p).
+    record is shrunk to a norm of at most C, so the l2 sensitivity is 2C. C grows as sqrt(p). With secure sums
+    the detection limit is higher than in other fits, because the noise of the selection grows as sqrt(p).
     `LassoResults.picks_from` reports this limit, and results warn if a relevant column may be missed. In a
-    logistic fit with secure sums, products are clipped one by one and vectors are not shrunk.
+    logistic fit with secure sums, each of the p products is clipped separately instead, and their vector is
+    not shrunk.
 
     With ``family="binomial"`` the sparse fit is computed by Newton steps. For debiasing, one vector is
     released: the score of the targets. The score of a target uses the part of its column that is orthogonal
@@ -514,13 +515,13 @@ class DebiasedLasso(Model[LassoModelOptions]):
         bootstrap_multipliers : {"rademacher", "gaussian"}
             Distribution of the multipliers of the private bootstrap.
         restricted_eigenvalues : bool
-            Whether to release the restricted eigenvalues as well. The result has them as its attribute
+            Whether the fit also releases the restricted eigenvalues. The result has them as its attribute
             `restricted_eigenvalues`.
         noise_variance : bool
-            Whether to release the variance of the errors as well. The result has this variance as its
+            Whether the fit also releases the variance of the errors. The result has this variance as its
             attribute `noise_variance`.
         bias_bound : bool
-            Whether to compute a bound of the bias as well. The result has this bound as its attribute
+            Whether the fit also computes a bound of the bias. The result has this bound as its attribute
             `bias_bound`. The bound needs `restricted_eigenvalues`.
         shares : mapping, optional
             Shares of the budget for the releases of the fit; they add up to 1. The keys are ``selection``,

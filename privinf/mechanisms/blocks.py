@@ -49,9 +49,9 @@ IdReader: TypeAlias = Callable[[], Iterator[Ids]]
 class RowBlocks(Protocol):
     """Interface of a table that is read in blocks of rows, for the release of a party.
 
-    The number n of rows is ``len()`` of the object. Each block has a position. For a block of consecutive
-    rows, it is the position of the first row (an integer). For a block of other rows, it is an int64 array
-    with the position of each row. Every position from 0 to n - 1 occurs in exactly one block.
+    The number n of rows is ``len()`` of the object. Each block has a position. If the rows of a block are
+    consecutive, the position of the block is the position of its first row (an integer). Otherwise, it is an
+    int64 array with the position of each row. Every position from 0 to n - 1 occurs in exactly one block.
     """
 
     def __len__(self) -> int:

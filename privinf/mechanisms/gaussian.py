@@ -264,8 +264,9 @@ def noisy_scalar(
     Parameters
     ----------
     value : float
-        Number to release. A value that is not finite counts as 0, and values above 2^24 times the noise are
-        clipped, so a release that was charged cannot fail because of the value.
+        Number to release. A value that is not finite counts as 0. A value whose size is above 2^24 standard
+        deviations of the noise is clipped. A release that was charged therefore cannot fail because of the
+        value.
     sensitivity : float
         Sensitivity: largest change of the number if one record is replaced.
     label : str

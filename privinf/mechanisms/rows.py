@@ -136,7 +136,7 @@ class Rows:
         return replace(self, features=frame)
 
     def copied(self, columns: Sequence[str]) -> Rows:
-        """Return the rows with a copy of some columns of a data frame; other tables are not copied.
+        """Return the rows; a data frame is replaced by a copy of the named columns.
 
         A table with a unit must be copied. Without a copy, the data frame could change after the check, and a
         person could then have more rows than the check counted.

@@ -463,8 +463,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             all errors have the same variance. With "HC0" no equal variances are assumed, and the share
             `robust_share` of mu^2 is spent on a second release, of residual moments. With "HC1" the sampling
             part of "HC0" is multiplied by n/(n - p). With "cluster" rows are clustered by the unit of the
-            schema, which costs the same as "HC0" for one table. With ``trust="local"`` the covariance is
-            always the sandwich, at no further cost.
+            schema, at the same cost as "HC0"; this choice is only for one table, and not for several sites.
+            With ``trust="local"`` the covariance is always the sandwich, at no further cost.
         robust_share : float, optional
             Share of the budget (in mu^2) for the residual moments of ``cov_type="HC0"`` or "cluster"; default
             0.25. With ``trust="local"`` no residual moments are released.
@@ -580,8 +580,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             all errors have the same variance. With "HC0" no equal variances are assumed, and the share
             `robust_share` of mu^2 is spent on a second release, of residual moments. With "HC1" the sampling
             part of "HC0" is multiplied by n/(n - p). With "cluster" rows are clustered by the unit of the
-            schema, which costs the same as "HC0" for one table. With ``trust="local"`` the covariance is
-            always the sandwich, at no further cost.
+            schema, at the same cost as "HC0"; this choice is only for one table, and not for several sites.
+            With ``trust="local"`` the covariance is always the sandwich, at no further cost.
         robust_share : float, optional
             Share of the budget (in mu^2) for the residual moments of ``cov_type="HC0"`` or "cluster"; default
             0.25. With ``trust="local"`` no residual moments are released.

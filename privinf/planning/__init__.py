@@ -184,9 +184,9 @@ class Study:
         -------
         int
             Smallest number of people for which the predicted width or power attains the target at the planned
-            budget. The number is at most 5,000,000, and it is accurate to about 1%. The result does not
-            depend on the number of people in the plan, with which the search starts. The number includes rows
-            that lack a value, if the guesses have `complete` below 1.
+            budget. The number is at most 5,000,000, and it is accurate to about 1%. The search starts at the
+            number of people in the plan, but the result does not depend on this start. The number includes
+            rows that lack a value, if the guesses have `complete` below 1.
 
         Raises
         ------

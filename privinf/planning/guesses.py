@@ -61,9 +61,9 @@ class Guesses:
         are 0. By default every column explains the same share
         of the variance, and all columns together explain `rsquared`.
     rsquared : float
-        Guessed share of the variance of the response that the columns explain; default 0.2. To compute this
-        share, the residual variance is pi^2/3 on the logit scale for a 0/1 response, and on the log scale
-        1 / rate for counts and pi^2/6 for times until an event.
+        Guessed share of the variance of the response that the columns explain; default 0.2. For a 0/1
+        response, this share uses the residual variance pi^2/3 on the logit scale. On the log scale, the
+        residual variance is 1 / rate for counts and pi^2/6 for times until an event.
     residual_sd : float
         Guessed standard deviation of the residuals. It can be passed instead of `rsquared`, or instead of the
         standard deviation of the response.

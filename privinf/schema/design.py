@@ -118,8 +118,8 @@ class Design:
         Noise is added to the internal columns, and not to the columns of the user's formula. Internal columns
         are products and powers that are centered, or orthogonal to the columns from which they are computed.
         The attribute `basis` converts the coefficients of internal columns exactly to coefficients of the
-        user's columns. A product or power is changed only if the columns of the formula span its centered or
-        orthogonal version.
+        user's columns. A product or power is replaced by its centered or orthogonal version only if this
+        version is a linear combination of the columns of the formula.
 
         Returns
         -------
@@ -236,8 +236,8 @@ class Design:
         response : str
             Name of the response.
         y_bounds : (low, high), optional
-            Public bounds of the response, to which noise is then added. Without bounds the response is
-            released unprotected.
+            Public bounds of the response. With bounds, noise is added to the response. Without bounds, the
+            response is released unprotected.
 
         Returns
         -------

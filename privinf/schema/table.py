@@ -238,7 +238,7 @@ class Schema:
             raise SchemaError(f"column {name!r}: {error}") from None
 
     def notes(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the notes of a fit about released bounds; a schema of declared bounds has none.
+        """Return the notes about released bounds for a fit; a schema of declared bounds has none.
 
         Parameters
         ----------
@@ -260,8 +260,8 @@ class Schema:
         Parameters
         ----------
         columns : mapping of str to tuple of str
-            For each coefficient, the columns of the data from which its column of the design matrix is
-            computed.
+            For each coefficient, the columns of the data that determine the coefficient's column of the
+            design matrix.
         outcome : iterable of str
             Columns of the data from which the response is computed.
         params : ndarray, shape (p,)

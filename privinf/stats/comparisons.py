@@ -99,7 +99,7 @@ class GroupsResult(base.StatResult):
     """Means of groups and the test that they are equal, from one noisy release.
 
     The attribute `rows` has the means of the groups. In a result of `ttest_ind`, the first row is the
-    difference between the two means. The class has all attributes of `StatResult` as well.
+    difference between the two means. The class also has all attributes of `StatResult`.
 
     Attributes
     ----------
@@ -176,7 +176,8 @@ class GroupsResult(base.StatResult):
             Target: means of the population, whose intervals allow for sampling and noise, or means of this
             table, whose intervals allow for noise alone. The default is the target of this result.
         simultaneous : bool, optional
-            Whether all intervals hold jointly at this level. By default it is the same as in this result.
+            Whether all intervals hold jointly at the confidence level. By default it is the same as in this
+            result.
 
         Returns
         -------
@@ -367,9 +368,9 @@ def ttest_ind(
     Parameters
     ----------
     a : array_like or str
-        The first sample. A formula such as "income ~ sex" is accepted too; pass the table with its columns as
-        `b` or as `data`. The column on the right side of the formula must have two levels. The name of the
-        column of values in `data` is accepted as well.
+        The first sample. A formula such as "income ~ sex" is accepted too. In this case, pass the table that
+        contains the columns of the formula as `b` or as `data`. The column on the right side of the formula
+        must have two levels. Instead of a sample, `a` may also be the name of the column of values in `data`.
     b : array_like, str or table, optional
         The second sample. If `a` is a formula, `b` may be the table. If `a` is the name of a column, `b` is
         the name of the column of the groups.

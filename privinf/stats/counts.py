@@ -328,7 +328,7 @@ def _independent(cells: Floats, sd: float, possible: Flags) -> TableEstimate:
 class CountsResult(base.StatResult):
     """Counts of cells, or shares of cells in the population, with intervals, from one noisy release.
 
-    The class has all attributes of `StatResult` as well.
+    The class also has all attributes of `StatResult`.
 
     Attributes
     ----------
@@ -386,7 +386,8 @@ class CountsResult(base.StatResult):
         confidence_level : float, optional
             Confidence level of the intervals, between 0 and 1. The default is the level of this result.
         simultaneous : bool, optional
-            Whether all intervals hold jointly at this level. By default it is the same as in this result.
+            Whether all intervals hold jointly at the confidence level. By default it is the same as in this
+            result.
 
         Returns
         -------
@@ -812,7 +813,7 @@ def counts(
     confidence_level : float
         Confidence level of the intervals, between 0 and 1.
     simultaneous : bool
-        Whether all intervals hold jointly at this level. By default each interval holds separately.
+        Whether all intervals hold jointly at the confidence level. By default each interval holds separately.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
@@ -953,7 +954,7 @@ def crosstab(
     confidence_level : float
         Confidence level of the intervals, between 0 and 1.
     simultaneous : bool
-        Whether all intervals hold jointly at this level. By default each interval holds separately.
+        Whether all intervals hold jointly at the confidence level. By default each interval holds separately.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows
@@ -1101,7 +1102,7 @@ def histogram(
     confidence_level : float
         Confidence level of the intervals, between 0 and 1.
     simultaneous : bool
-        Whether all intervals hold jointly at this level. By default each interval holds separately.
+        Whether all intervals hold jointly at the confidence level. By default each interval holds separately.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows

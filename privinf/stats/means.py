@@ -334,7 +334,7 @@ def released_model(release: SampleSums) -> MeanModel | CompleteMeanModel:
 class MeanResult(base.StatResult):
     """Mean of a column with intervals and tests, from one noisy release.
 
-    The class has all attributes of `StatResult` as well.
+    The class also has all attributes of `StatResult`.
 
     Attributes
     ----------
@@ -479,8 +479,8 @@ def mean(
         which the records are a sample. With "table" the target is the mean of this table, and the intervals
         allow for the noise alone.
     simultaneous : bool
-        Whether the intervals of all groups hold jointly at this level. By default each interval holds
-        separately.
+        Whether the intervals of all groups hold jointly at the confidence level. By default each interval
+        holds separately.
     confidence_level : float
         Confidence level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}

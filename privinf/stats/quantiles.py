@@ -211,7 +211,7 @@ class QuantileResult(StatResult):
 class GroupQuantilesResult(StatResult):
     """Quantiles of groups with intervals, from one noisy release.
 
-    The class has all attributes of `StatResult` as well.
+    The class also has all attributes of `StatResult`.
 
     Attributes
     ----------
@@ -250,7 +250,8 @@ class GroupQuantilesResult(StatResult):
         confidence_level : float, optional
             Confidence level of the intervals, between 0 and 1. The default is the level of this result.
         simultaneous : bool, optional
-            Whether all intervals hold jointly at this level. By default it is the same as in this result.
+            Whether all intervals hold jointly at the confidence level. By default it is the same as in this
+            result.
 
         Returns
         -------
@@ -391,8 +392,8 @@ def quantile(
         from which the records are a sample. With "table" the target is the quantiles of this table, and the
         intervals allow for the noise alone.
     simultaneous : bool
-        Whether the intervals of all groups hold jointly at this level. By default each interval holds
-        separately.
+        Whether the intervals of all groups hold jointly at the confidence level. By default each interval
+        holds separately.
     confidence_level : float
         Confidence level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}
@@ -541,8 +542,8 @@ def median(
         which the records are a sample. With "table" the target is the median of this table, and the intervals
         allow for the noise alone.
     simultaneous : bool
-        Whether the intervals of all groups hold jointly at this level. By default each interval holds
-        separately.
+        Whether the intervals of all groups hold jointly at the confidence level. By default each interval
+        holds separately.
     confidence_level : float
         Confidence level of the intervals, between 0 and 1.
     missing : {"raise", "impute-public", "drop"}

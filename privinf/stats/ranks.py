@@ -215,9 +215,9 @@ def mannwhitneyu(
     Parameters
     ----------
     x : array_like or str
-        The first sample. A formula such as "income ~ sex" is accepted too; pass the table with its columns as
-        `y` or as `data`. The column on the right side of the formula must have two levels. The name of the
-        column of values in `data` is accepted as well.
+        The first sample. A formula such as "income ~ sex" is accepted too. In this case, pass the table that
+        contains the columns of the formula as `y` or as `data`. The column on the right side of the formula
+        must have two levels. Instead of a sample, `x` may also be the name of the column of values in `data`.
     y : array_like, str or table, optional
         The second sample. If `x` is a formula, `y` may be the table. If `x` is the name of a column, `y` is
         the name of the column of the groups.

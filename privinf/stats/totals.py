@@ -60,7 +60,7 @@ INSTEAD_OF_SUMS = "Estimate the mean, with pi.stats.mean"
 class SumsResult(base.StatResult):
     """Sums of a column, or of its groups, with intervals, from one noisy release.
 
-    The class has all attributes of `StatResult` as well.
+    The class also has all attributes of `StatResult`.
 
     Attributes
     ----------
@@ -97,7 +97,8 @@ class SumsResult(base.StatResult):
         confidence_level : float, optional
             Confidence level of the intervals, between 0 and 1. The default is the level of this result.
         simultaneous : bool, optional
-            Whether all intervals hold jointly at this level. By default it is the same as in this result.
+            Whether all intervals hold jointly at the confidence level. By default it is the same as in this
+            result.
 
         Returns
         -------
@@ -291,8 +292,8 @@ def sum(
     confidence_level : float
         Confidence level of the intervals, between 0 and 1.
     simultaneous : bool
-        Whether the intervals of all groups hold jointly at this level. By default each interval holds
-        separately.
+        Whether the intervals of all groups hold jointly at the confidence level. By default each interval
+        holds separately.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values. With "raise" (default) missing values are refused. With "impute-public"
         they are replaced by the middle of the bounds, or by the first level of a factor. With "drop" the rows

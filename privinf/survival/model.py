@@ -79,8 +79,9 @@ class _CurveModel(HidesRows):
             bounds of the time are declared in the schema or passed as `bounds`. A record with a time after
             the horizon counts as censored at the horizon.
         status : array_like or str
-            Status of each record: 1 if the record had the event at its time, and 0 if it was censored. A text
-            is the name of a column of `data` with two declared levels, of which the second is the event.
+            Status of each record: 1 if the record had the event at its time, and 0 if it was censored. If
+            `status` is a text, it is the name of a column of `data`. This column has two declared levels, of
+            which the second is the event, or the bounds (0, 1).
         by : array_like or str, optional
             Group of each record, or the name of its column: one curve per group, from the same release.
         data : table or Federation, optional
@@ -90,7 +91,7 @@ class _CurveModel(HidesRows):
         schema : Schema, optional
             Public bounds and levels of the columns of `data`.
         bounds : (low, high), optional
-            Public bounds of the times, if these are an array. By default they are 0 and `horizon`, or 0 and
+            Public bounds of the times, if `time` is an array. By default they are 0 and `horizon`, or 0 and
             the last edge of `grid`.
         levels : sequence, optional
             Public list of all groups, required if `by` is an array.
@@ -324,8 +325,9 @@ def logrank(
         of the time are declared in the schema or passed as `bounds`. A record with a time after the horizon
         counts as censored at the horizon.
     status : array_like or str
-        Status of each record: 1 if the record had the event at its time, and 0 if it was censored. A text is
-        the name of a column of `data` with two declared levels, of which the second is the event.
+        Status of each record: 1 if the record had the event at its time, and 0 if it was censored. If
+        `status` is a text, it is the name of a column of `data`. This column has two declared levels, of
+        which the second is the event, or the bounds (0, 1).
     by : array_like or str
         Group of each record, or the name of the column of groups.
     data : table or Federation, optional
@@ -353,7 +355,7 @@ def logrank(
     exponent : float
         Exponent of "fleming-harrington".
     bounds : (low, high), optional
-        Public bounds of the times, if these are an array. By default they are 0 and `horizon`, or 0 and the
+        Public bounds of the times, if `time` is an array. By default they are 0 and `horizon`, or 0 and the
         last edge of `grid`.
     levels : sequence, optional
         Public list of all groups, required if `by` is an array.

@@ -247,8 +247,9 @@ class LocalExamples:
         ledger : Ledger, optional
             Budget ledger that records the cost of the release. If the release would exceed the limit of the
             ledger, it is refused before any row is read. The cost is recorded in the ledger before anything
-            is released. A limit that was declared as (epsilon, delta) is enforced in mu^2. In mu^2,
-            randomized responses cost more than the total that the privacy report states.
+            is released. A limit that was declared as (epsilon, delta) is enforced in mu^2. For a randomized
+            response, the ledger then counts an upper bound of mu^2, so the counted cost is larger than the
+            total cost in the privacy report.
 
         Returns
         -------

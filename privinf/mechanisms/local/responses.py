@@ -121,7 +121,7 @@ class RandomizedResponse:
 
     @property
     def draws(self) -> tuple[Draw, Draw]:
-        """Functions that draw the random numbers of `respond`, one for each of its two noise sources."""
+        """Functions that draw the random numbers of `respond`, one for `source` and one for `lies`."""
         lie = self.lie
         other_levels = self.levels - 1
         return lambda source, rows: source.bernoulli(lie, rows), lambda source, rows: source.integers(
@@ -165,7 +165,7 @@ class RandomizedResponse:
         trust : {"local", "central"}
             Trust model, that is, who sees raw rows.
         assumptions : tuple of str
-            Assumptions of the guarantee that the ledger entry states.
+            Assumptions of the guarantee, which are stated in the ledger entry.
 
         Returns
         -------
