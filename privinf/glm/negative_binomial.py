@@ -191,8 +191,8 @@ class NegativeBinomial(OneFamily):
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
-            number of dropped rows stays private. In a federation each site chooses by the argument `missing`
-            of its `Rows`.
+            number of dropped rows stays private. In a federation each site chooses its own handling, by the
+            argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds
             the rows. For a federation, "server" (default) means that the sites send sums without noise to a

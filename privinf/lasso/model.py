@@ -258,8 +258,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             the rows that lack a value of the formula from every sum. A fit with "drop" spends 1% of its
-            budget on a noisy number of complete rows. In a federation each site chooses by the argument
-            `missing` of its `Rows`.
+            budget on a noisy number of complete rows. In a federation each site chooses its own handling, by
+            the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. With "central" (the default for a table without `sites`) one curator
             holds the rows. With "server" (the default for several sites) the sites send sums without noise to

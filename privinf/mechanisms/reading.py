@@ -309,9 +309,9 @@ def open_rows(
     -----
     **Privacy.** The returned object is for the holder of the rows only, and a spool file contains raw rows.
     The returned object is not a release. The rows of a spool file are in the order in which the query
-    returned them, so they have no fixed positions. Workers of a dask cluster return sums without noise to
-    this process. Therefore the cluster must be on this computer alone or use mutual TLS, and must have no
-    dashboard.
+    returned them. This order may depend on private values, so privinf does not use the positions of these
+    rows. Workers of a dask cluster return sums without noise to this process. Therefore the cluster must be
+    on this computer alone or use mutual TLS, and must have no dashboard.
 
     Examples
     --------

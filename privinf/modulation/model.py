@@ -535,9 +535,9 @@ class ModulatedOLS(ReleaseModel[ModulationModelOptions]):
         estimator : {"client-average", "pooled", "last"}, optional
             Estimator for the iterative protocol. With "client-average" (default) the released vectors of each
             client are averaged over the rounds, with weights 1/sigma_t^2. The error of this estimator is
-            about as large as the error of one release of the same total budget. With "pooled" the moments of
-            the rounds are averaged, and scores are clustered by client. With "last" the estimate is the last
-            iterate, as in the paper: it has an optimization error and no intervals.
+            about as large as the error of one release with the same total budget. With "pooled" the moments
+            of the rounds are averaged, and scores are clustered by client. With "last" the estimate is the
+            last iterate, as in the paper: it has an optimization error and no intervals.
         step : float, optional
             Factor c of the step ``eta_t = c / ||A_t||_op`` of the iterative protocol; default 0.8.
         max_norm : float, optional

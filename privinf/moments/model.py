@@ -336,8 +336,8 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         missing : {"raise", "impute-public", "drop"}
             Handling of missing values: refuse them (default), impute the middle of the public bounds, or drop
             every row that lacks a value of the model. A dropped row adds zero to every sum, so that the
-            number of dropped rows stays private. In a federation each site chooses by the argument `missing`
-            of its `Rows`.
+            number of dropped rows stays private. In a federation each site chooses its own handling, by the
+            argument `missing` of its `Rows`.
         ledger : Ledger, optional
             Budget ledger that records the cost of every fit and release of the model. A ledger with a limit
             refuses a release that would exceed the limit. By default the model makes a new ledger.

@@ -679,9 +679,9 @@ def ttest_1samp(
 
     Notes
     -----
-    **Privacy.** There is one release, from which ``ttest(popmean)`` of the result tests any other null
-    hypothesis at no further cost. The release costs `epsilon`, `mu` or `rho`. Rows are read only after the
-    ledger has accepted the release.
+    **Privacy.** There is one release. The method ``ttest(popmean)`` of the result tests any other null
+    hypothesis from this release, at no further cost. The release costs `epsilon`, `mu` or `rho`. Rows are
+    read only after the ledger has accepted the release.
 
     Examples
     --------

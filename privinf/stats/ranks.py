@@ -443,10 +443,10 @@ def kruskal(
     as in the test KWabs of Couch et al. (2019). Its scale is not that of H of Kruskal and Wallis, which other
     software reports; the p-values test the same hypothesis.
 
-    **Privacy.** One number is released: the sum of centered ranks is computed for each group, and the
-    absolute values of these sums are added. The release costs `epsilon`, `mu` or `rho`. Rows are read only
-    after the ledger has accepted the release. The reference distribution assumes groups of equal size, so the
-    test is conservative if sizes are unequal. No number of a single group is released.
+    **Privacy.** One number is released: the sum, over the groups, of the absolute value of the group's sum of
+    centered ranks. The release costs `epsilon`, `mu` or `rho`. Rows are read only after the ledger has
+    accepted the release. The reference distribution assumes groups of equal size, so the test is conservative
+    if sizes are unequal. No number of a single group is released.
 
     Examples
     --------

@@ -402,8 +402,8 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         -------
         DataFrame
             Table with one row per pair of groups, labeled "b - a": the estimate, its standard error and the
-            ends of the interval, which is computed from the intervals of both groups. The estimate is nan if
-            one of the two curves cannot be estimated at this time.
+            ends of its interval. The interval is computed from the intervals of both groups. The estimate is
+            nan if one of the two curves cannot be estimated at this time.
 
         Raises
         ------
