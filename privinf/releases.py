@@ -453,7 +453,7 @@ def load_release(path: str | PathLike[str], *, key: bytes | None = None) -> Rele
     StorageError
         Raised if the file is damaged, is not a release, or was written by a newer version, or if `key` is not
         the key of the file. The error is also raised if there is no JSON file next to a Parquet file, because
-        its release was not finished.
+        the release in the Parquet file was not finished.
     """
     if check_path(path).name.lower().endswith(ROW_SUFFIX):
         return _read_rows(check_path(path), key)

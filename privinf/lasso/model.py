@@ -149,15 +149,15 @@ class DebiasedLasso(Model[LassoModelOptions]):
 
     With ``family="binomial"`` the sparse fit is computed by Newton steps. For debiasing, one vector is
     released: the score of the targets. The score of a target uses the part of its column that is orthogonal
-    to the constant and to the other columns of the fit. Orthogonality is for the Gram matrix in which rows
-    are weighted by the curvature of the log-likelihood. The score is multiplied by the inverse of a released
-    matrix of secant slopes. The module `privinf.lasso.debiasing` documents the equation and the variance. No
-    residual is clipped, because a residual of a logistic regression is at most 1 in absolute value. The
-    weights of rows depend on x alone and are the same in the score and in the curvature, so they do not
-    change the coefficients if the model of the mean is correct. As in every logistic regression, omitting a
-    relevant column shrinks the coefficients of other columns toward zero. With ``heterogeneous=True`` the
-    shared columns are selected on the rows of all sites. Each site then selects its own columns, fits all
-    columns, and debiases its targets on its own rows.
+    to the constant and to the other columns of the fit. Two columns are orthogonal here if their inner
+    product is zero when each row is weighted by the curvature of the log-likelihood. The score is multiplied
+    by the inverse of a released matrix of secant slopes. The module `privinf.lasso.debiasing` documents the
+    equation and the variance. No residual is clipped, because a residual of a logistic regression is at most
+    1 in absolute value. The weights of rows depend on x alone and are the same in the score and in the
+    curvature, so they do not change the coefficients if the model of the mean is correct. As in every
+    logistic regression, omitting a relevant column shrinks the coefficients of other columns toward zero.
+    With ``heterogeneous=True`` the shared columns are selected on the rows of all sites. Each site then
+    selects its own columns, fits all columns, and debiases its targets on its own rows.
 
     With ``missing="drop"`` the fit describes the complete rows. The number of complete rows is private; it
     cancels in the coefficients and in the standard errors. Clipping thresholds, quantiles and the numbers of

@@ -286,7 +286,7 @@ class Study:
         estimator: str | None = None,
         progress: bool | None = None,
     ) -> pd.DataFrame:
-        """Return changes of the plan, with the predicted width and whether it attains a target.
+        """Return changes of the plan, with the predicted width and whether each change attains a target.
 
         Parameters
         ----------
@@ -712,8 +712,8 @@ def advise(
     trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
         Trust model, that is, who has access to raw rows: one curator ("central"), a server of several sites
         ("server"), each site alone ("secure-sum"), nobody ("local"), or parties that hold different columns
-        of the same people ("per-party"). By default all trust models with an estimator are compared, and
-        "per-party" if `parties` is passed.
+        of the same people ("per-party"). By default all trust models with an estimator are compared, but
+        "per-party" only if `parties` is passed.
     parties : mapping of str to sequence of str, optional
         Columns of each party, for ``trust="per-party"``.
     estimators : sequence of str, optional

@@ -473,11 +473,10 @@ class StatResult(PortableTest):
         p-value of the test; nan if the result has no test. A p-value that is computed by simulation is at
         least `least_pvalue`.
     df : float or pair of float
-        Degrees of freedom of the distribution of the statistic; a pair for an F test. For tests of means,
-        they are the approximate degrees of freedom of the estimated standard error. The degrees of freedom
-        depend on the noise, and differ from the number of records minus 1. For a contingency table with r
-        rows and c columns they are (r - 1)(c - 1). They are nan if the distribution has no degrees of
-        freedom, as in rank tests.
+        Degrees of freedom of the distribution of the statistic; a pair for an F test. A test of means has the
+        approximate degrees of freedom of the estimated standard error, which depend on the noise and differ
+        from the number of records minus 1. A contingency table with r rows and c columns has (r - 1)(c - 1)
+        degrees of freedom. The value is nan if the distribution has no degrees of freedom, as in rank tests.
     null : str
         Null hypothesis.
     alternative : {"two-sided", "less", "greater"}

@@ -109,7 +109,7 @@ class _CurveModel(HidesRows):
             Handling of missing values. With "raise" (default) missing values are refused. With "drop" the
             rows with missing values are left out of every count. The number of dropped rows is private; a
             noisy number of complete rows is released with the counts at no further cost. In a federation each
-            site chooses by the argument `missing` of its `Rows`.
+            site chooses its own handling, by the argument `missing` of its `Rows`.
         trust : {"central", "server", "secure-sum"}, optional
             Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds
             the rows. For several sites, "server" (default) means that the sites send counts without noise to
@@ -374,8 +374,8 @@ def logrank(
     missing : {"raise", "drop"}
         Handling of missing values. With "raise" (default) missing values are refused. With "drop" the rows
         with missing values are left out of every count. The number of dropped rows is private; a noisy number
-        of complete rows is released with the counts at no further cost. In a federation each site chooses by
-        the argument `missing` of its `Rows`.
+        of complete rows is released with the counts at no further cost. In a federation each site chooses its
+        own handling, by the argument `missing` of its `Rows`.
     trust : {"central", "server", "secure-sum"}, optional
         Who is trusted with the rows. For a table, the choice is "central" (default): one curator holds the
         rows. For several sites, "server" (default) means that the sites send counts without noise to a server

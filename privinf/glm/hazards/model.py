@@ -365,7 +365,7 @@ class PHReg(Model[PHRegOptions]):
             does not count toward the guarantee.
         relation : {"replace-one", "zero-out"}
             Neighboring tables of the guarantee. Under "zero-out" one record is replaced by a record that
-            contributes nothing, which is a weaker guarantee.
+            contributes nothing. The "zero-out" guarantee is weaker.
         calibration : {"exact", "classic"}, optional
             How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
             calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to
