@@ -121,8 +121,8 @@ class ExampleScoreTests(ScoreTests):
         ----------
         beta0 : str, list of str, mapping, (R, q), or array, optional
             Restrictions in any form that `wald_test` reads, the other coefficients solved under the null; or
-            an array of all private coefficients, user units, public columns concentrated out; multinomial:
-            class by class. By default the hypothesis is that all slopes are zero.
+            an array of all private coefficients, in the units of the data, public columns concentrated out;
+            multinomial: class by class. By default the hypothesis is that all slopes are zero.
 
         Returns
         -------
@@ -140,7 +140,7 @@ class ExampleScoreTests(ScoreTests):
         return super().score_test(beta0)
 
     def restricted_test(self, restrictions: Constraints) -> ScoreTestResult:
-        """Return the score test of ``R b = q`` in user units."""
+        """Return the score test of ``R b = q`` in the units of the data."""
         inference = self.inference
         transform, shift = inference.user_map
         R = restrictions.R
@@ -151,7 +151,7 @@ class ExampleScoreTests(ScoreTests):
         return replace(test, null=q)
 
     def slopes_test(self, beta0: ArrayLike | None) -> ScoreTestResult:
-        """Return the score test of private coefficients in user units; None: that every slope is zero."""
+        """Return the score test of private coefficients (units of the data); None: every slope is zero."""
         system = self.inference.system
         design = self.inference.release.design
         classes = system.p // len(design.names)
@@ -178,7 +178,7 @@ class ExampleScoreTests(ScoreTests):
         return replace(test_examples(system, values / factors, tested=private), null=values)
 
     def all_sets(self, alpha: float) -> tuple[ScoreSet, ...]:
-        """Return the score sets of all parameters in user units."""
+        """Return the score sets of all parameters in the units of the data."""
         inference = self.inference
         system = inference.system
         design = inference.release.design
@@ -418,7 +418,7 @@ class IWPGLMResults(Results):
 
     @cached_property
     def naive(self) -> pd.Series[float]:
-        """Coefficients of the fit that ignores the noise, in user units: biased, for comparison only."""
+        """Coefficients of the fit that ignores the noise (units of the data): biased, for comparison only."""
         inference = self._inference
         settings: ExampleSettings = {**inference.settings, "correction": "none", "truncation": None}
         root = solve_root(example_system(inference.release, settings))

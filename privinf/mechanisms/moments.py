@@ -86,8 +86,8 @@ class Moments:
     Parameters
     ----------
     schema : Schema or Design
-        Public description of the columns. A `Schema` needs the argument `formula` as well. The response must
-        have public bounds, because it is protected together with the features.
+        Public description of the columns. If you pass a `Schema`, also pass `formula`. The response must have
+        public bounds, because it is protected together with the features.
     formula : str, optional
         Model formula, such as ``"y ~ a + b"``.
     columns : sequence of str, optional

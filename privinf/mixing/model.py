@@ -103,8 +103,8 @@ class RMGMOLS(PartyModel):
     seed : int
         Public seed of the mixing matrix.
     intercept : bool, optional
-        Whether to release the noisy sum over all people as well (the all-ones row of the mixing matrix), and
-        to add a constant (``const``) as the first column of the regression (default: True).
+        Whether to also release the noisy sum over all people (the all-ones row of the mixing matrix), and to
+        add a constant (``const``) as the first column of the regression (default: True).
     share : float, optional
         Weight of the all-ones row in the mixing matrix, as a share in (0, 1). By default the weight is
         computed from the noise and n.
@@ -227,8 +227,8 @@ class RMGMOLS(PartyModel):
         schema : Schema
             Public bounds or levels of every column of the parties.
         parties : mapping of str to sequence of str
-            Columns that each party holds. Each column belongs to one party. Columns that the formula does not
-            name are released as well.
+            Columns that each party holds. Each column belongs to one party. The columns that the formula does
+            not name are also released.
         k : int, "auto" or "paper", optional
             Number k of mixed rows (random sums of rows). With "auto" (default) k is computed from n, the
             noise and `rsquared`, never from the data. With "paper" k is sqrt(n)/sigma, as in the paper, where
@@ -239,8 +239,8 @@ class RMGMOLS(PartyModel):
         seed : int
             Public seed of the mixing matrix.
         intercept : bool, optional
-            Whether to release the noisy sum over all people as well (the all-ones row of the mixing matrix),
-            and to add a constant (``const``) as the first column of the regression (default: True).
+            Whether to also release the noisy sum over all people (the all-ones row of the mixing matrix), and
+            to add a constant (``const``) as the first column of the regression (default: True).
         share : float, optional
             Weight of the all-ones row in the mixing matrix, as a share in (0, 1). By default the weight is
             computed from the noise and n.
@@ -401,8 +401,8 @@ class DGMOLS(PartyModel):
         schema : Schema
             Public bounds or levels of every column of the parties.
         parties : mapping of str to sequence of str
-            Columns that each party holds. Each column belongs to one party. Columns that the formula does not
-            name are released as well.
+            Columns that each party holds. Each column belongs to one party. The columns that the formula does
+            not name are also released.
         intercept : bool
             Whether to add a constant (``const``) as the first column. The other columns are then centered by
             their bounds before noise is added.

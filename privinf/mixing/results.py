@@ -56,8 +56,8 @@ class MixedScoreTests(ScoreTests):
         Parameters
         ----------
         beta0 : str, list of str, mapping, (R, q), or array, optional
-            Restrictions in any form that `wald_test` reads, or an array of all slopes in user units;
-            default: all zero.
+            Restrictions in any form that `wald_test` reads, or an array of all slopes in the units of the
+            data; default: all zero.
         form : {"F", "exact"}
             "F": the F test on rows from which the noise common to residual and features is removed; its
             size is right up to a term in 1/k. "exact": adds public noise, drawn from the release's own

@@ -125,8 +125,8 @@ class Study:
         Parameters
         ----------
         effect : float or mapping of str to float
-            True coefficient under the alternative, in user units: one number for all coefficients, or a
-            mapping from names of coefficients to numbers.
+            True coefficient under the alternative, in the units of the data: one number for all coefficients,
+            or a mapping from names of coefficients to numbers.
 
         Returns
         -------
@@ -167,10 +167,10 @@ class Study:
             Name of the coefficient that must attain the width or the power. By default all coefficients of
             the plan must attain it.
         width : float, optional
-            Target width of the interval, in user units. Pass either `width` or `effect`.
+            Target width of the interval, in the units of the data. Pass either `width` or `effect`.
         effect : float, optional
-            True coefficient, in user units. The two-sided test of zero must detect it with probability
-            `power`.
+            True coefficient, in the units of the data. The two-sided test of zero must detect it with
+            probability `power`.
         power : float
             Probability with which the test must detect `effect`.
         estimator : str, optional
@@ -228,10 +228,10 @@ class Study:
             Name of the coefficient that must attain the width or the power. By default all coefficients of
             the plan must attain it.
         width : float, optional
-            Target width of the interval, in user units. Pass either `width` or `effect`.
+            Target width of the interval, in the units of the data. Pass either `width` or `effect`.
         effect : float, optional
-            True coefficient, in user units. The two-sided test of zero must detect it with probability
-            `power`.
+            True coefficient, in the units of the data. The two-sided test of zero must detect it with
+            probability `power`.
         power : float
             Probability with which the test must detect `effect`.
         estimator : str, optional
@@ -294,10 +294,10 @@ class Study:
             Name of the coefficient that must attain the width or the power. By default all coefficients of
             the plan must attain it.
         width : float, optional
-            Target width of the interval, in user units. Pass either `width` or `effect`.
+            Target width of the interval, in the units of the data. Pass either `width` or `effect`.
         effect : float, optional
-            True coefficient, in user units. The two-sided test of zero must detect it with probability
-            `power`.
+            True coefficient, in the units of the data. The two-sided test of zero must detect it with
+            probability `power`.
         power : float
             Probability with which the test must detect `effect`.
         estimator : str, optional

@@ -56,10 +56,10 @@ class Guesses:
         0.4}}``; default 0. Correlations with a numeric response determine the coefficients: do not give
         `coefficients` or `rsquared` as well.
     coefficients : mapping of str to float
-        Guessed coefficients by the names of the columns of the design matrix, in user units (log odds for a
-        0/1 response, logarithms of hazard ratios for times until an event). Coefficients that are not named
-        are 0. By default every column explains the same share
-        of the variance, and all columns together explain `rsquared`.
+        Guessed coefficients by the names of the columns of the design matrix, in the units of the data (log
+        odds for a 0/1 response, logarithms of hazard ratios for times until an event). Coefficients that are
+        not named are 0. By default every column explains the same share of the variance, and all columns
+        together explain `rsquared`.
     rsquared : float
         Guessed share of the variance of the response that the columns explain; default 0.2. For a 0/1
         response, this share uses the residual variance pi^2/3 on the logit scale. On the log scale, the

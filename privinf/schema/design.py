@@ -54,8 +54,9 @@ class Design:
     constant : int or None
         Position of the public column of ones (the constant); None without a constant.
     low, high : ndarray, shape (p,)
-        Bounds of the columns in user units. A column without declared bounds has infinite bounds. Public
-        columns may have no declared bounds. If only `radius` is declared, no column has declared bounds.
+        Bounds of the columns in the units of the data. A column without declared bounds has infinite bounds.
+        Public columns may have no declared bounds. If only `radius` is declared, no column has declared
+        bounds.
     center, scale : ndarray, shape (p,)
         Center and scale of each column: ``scaled = (x - center) / scale``. In scaled units, the bounds of
         numeric private columns are [-1, 1]. Public columns and indicators are not scaled.
@@ -228,7 +229,7 @@ class Design:
             columns, or a mapping from names of columns to pairs.
         radius : float, optional
             Radius of the ball that contains the private columns of every row. The radius is in scaled units
-            if `bounds` is passed, and otherwise in user units.
+            if `bounds` is passed, and otherwise in the units of the data.
         public : iterable of str
             Public columns, which are not protected.
         constant : int, optional
@@ -304,12 +305,12 @@ class Design:
 
     @property
     def y_low(self) -> float | None:
-        """Lower bound of the response in user units; None if the response is public."""
+        """Lower bound of the response in the units of the data; None if the response is public."""
         return None if self.outcome.bounds is None else self.outcome.bounds.low
 
     @property
     def y_high(self) -> float | None:
-        """Upper bound of the response in user units; None if the response is public."""
+        """Upper bound of the response in the units of the data; None if the response is public."""
         return None if self.outcome.bounds is None else self.outcome.bounds.high
 
     @property
@@ -319,7 +320,7 @@ class Design:
 
     @property
     def y_scale(self) -> float:
-        """Number of user units in one scaled unit of the response; 1 if the response is public."""
+        """Size of one scaled unit of the response, in the units of the data; 1 if the response is public."""
         return self.outcome.affine(centred=self.constant is not None)[1]
 
     @property
@@ -424,12 +425,12 @@ class Design:
         return np.array(np.linalg.solve(self.basis, coefficients), dtype=np.float64)
 
     def scaled_slopes(self, slopes: Floats) -> Floats:
-        """Convert the coefficients of private columns from user units to scaled units.
+        """Convert the coefficients of private columns from the units of the data to scaled units.
 
         Parameters
         ----------
         slopes : ndarray, shape (number of private columns,)
-            Slopes in user units.
+            Slopes in the units of the data.
 
         Returns
         -------
@@ -442,7 +443,7 @@ class Design:
         return private_slopes * self.scale[self.private] / self.y_scale
 
     def matrix(self, table: Table, missing: Missing = "raise", *, extrapolate: bool = False) -> Floats:
-        """Return the design matrix of raw rows, shape (n, p), in user units.
+        """Return the design matrix of raw rows, shape (n, p), in the units of the data.
 
         Parameters
         ----------
@@ -502,7 +503,7 @@ class Design:
         Returns
         -------
         ndarray, shape (n, p)
-            The columns, in user units.
+            The columns, in the units of the data.
 
         Notes
         -----
@@ -514,7 +515,7 @@ class Design:
     def response_values(
         self, table: Table, missing: Missing = "raise", *, seen_levels: set[str] | None = None
     ) -> Floats:
-        """Return the response, computed from raw rows, in user units.
+        """Return the response, computed from raw rows, in the units of the data.
 
         Parameters
         ----------
@@ -744,7 +745,7 @@ def _finite_or_none(values: Floats) -> list[float | None]:
 
 
 def _ends(columns: Sequence[Column], schema: Schema) -> tuple[Floats, Floats]:
-    """Return the bounds of columns that follow from the schema, each of shape (p,), in user units."""
+    """Return the bounds that follow from the schema, each of shape (p,), in the units of the data."""
     bounds = [column.interval(schema) for column in columns]
     return np.array([interval.low for interval in bounds]), np.array([interval.high for interval in bounds])
 

@@ -482,8 +482,8 @@ class StatResult(PortableTest):
     alternative : {"two-sided", "less", "greater"}
         Alternative.
     rows : tuple
-        Estimates with standard errors and intervals, in user units. The attribute `table` has them as a data
-        frame.
+        Estimates with standard errors and intervals, in the units of the data. The attribute `table` has them
+        as a data frame.
     effects : mapping of str to float
         Effect sizes.
     release : release

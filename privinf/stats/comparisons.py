@@ -205,7 +205,7 @@ class GroupsResult(base.StatResult):
         Returns
         -------
         StatResult
-            The contrast, in user units.
+            The contrast, in the units of the data.
         """
         level = base.check_level(confidence_level)
         c = contrast_weights(weights, self.groups)

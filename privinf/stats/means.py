@@ -357,7 +357,7 @@ class MeanResult(base.StatResult):
         return float(released_model(self.release).sd * self.release.half[0])
 
     def confidence_interval(self, confidence_level: float = 0.95) -> base.ConfidenceInterval:
-        """Return the interval of the mean, in user units.
+        """Return the interval of the mean, in the units of the data.
 
         The interval is one-sided if the test of the result is one-sided.
 
@@ -396,7 +396,7 @@ class MeanResult(base.StatResult):
         Parameters
         ----------
         popmean : float
-            Mean under the null hypothesis, in user units.
+            Mean under the null hypothesis, in the units of the data.
         alternative : {"two-sided", "less", "greater"}
             Alternative hypothesis: the mean differs from `popmean`, or is less or greater than `popmean`.
         confidence_level : float
@@ -728,7 +728,7 @@ def described(
     level: float,
     target: CountTarget = "population",
 ) -> MeanResult:
-    """Return the mean of one release and its interval, in user units."""
+    """Return the mean of one release and its interval, in the units of the data."""
     model = released_model(release)
     (middle, half) = _units(release)
     mean = MeanResult(

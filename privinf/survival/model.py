@@ -86,8 +86,8 @@ class _CurveModel(HidesRows):
             Group of each record, or the name of its column: one curve per group, from the same release.
         data : table or Federation, optional
             Table that contains the columns that are passed by name: a data frame of any library, a mapping of
-            arrays, or the path of a CSV or Parquet file. A federation, whose sites hold the rows, is accepted
-            as well.
+            arrays, or the path of a CSV or Parquet file. You can also pass a federation, whose sites hold the
+            rows.
         schema : Schema, optional
             Public bounds and levels of the columns of `data`.
         bounds : (low, high), optional
@@ -332,8 +332,8 @@ def logrank(
         Group of each record, or the name of the column of groups.
     data : table or Federation, optional
         Table that contains the columns that are passed by name: a data frame of any library, a mapping of
-        arrays, or the path of a CSV or Parquet file. A federation, whose sites hold the rows, is accepted as
-        well.
+        arrays, or the path of a CSV or Parquet file. You can also pass a federation, whose sites hold the
+        rows.
     schema : Schema, optional
         Public bounds and levels of the columns of `data`.
     epsilon : float, optional

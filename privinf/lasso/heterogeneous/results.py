@@ -114,9 +114,9 @@ class SiteParts:
     targets : sequence of k str
         All requested targets.
     between : mapping of str to ndarray, shape (k, m, m)
-        By term: covariances between a target's coefficients at two sites, user units.
+        By term: covariances between a target's coefficients at two sites, in the units of the data.
     shared : Series of p
-        Coefficients that all sites share, user units.
+        Coefficients that all sites share, in the units of the data.
     differs : sequence of m floats, or None
     interval_epsilon : float
     method : str
@@ -546,7 +546,7 @@ class SiteResults(Results):
 
     @cached_property
     def shared_params(self) -> pd.Series[float]:
-        """The part that all sites share, of all p columns, user units; without intervals."""
+        """The part that all sites share, of all p columns, in the units of the data; without intervals."""
         settings = self._settings
         return pd.Series(
             settings["shared"], list(settings["columns"]), name="shared_params", dtype=np.float64

@@ -146,7 +146,7 @@ class JointResults(SparseResults):
 
     @cached_property
     def bias_bound(self) -> pd.Series[float]:
-        """Theorem 5's slack, user units: see `privinf.lasso.extras` for its assumptions."""
+        """Theorem 5's slack, in the units of the data: see `privinf.lasso.extras` for its assumptions."""
         bound = np.array(self._extra("bias_bound", "bias_bound=True"))
         bound.setflags(write=False)
         return pd.Series(bound, list(self.names), name="bias_bound", copy=False)

@@ -131,7 +131,7 @@ class SparseResults(Results):
 
     @cached_property
     def sparse_params(self) -> pd.Series[float]:
-        """Sparse coefficients of all p columns, user units. Intervals cannot be based on them."""
+        """Sparse coefficients of all p columns (units of the data). Intervals cannot be based on them."""
         params = np.zeros(len(self._sparse["columns"]))
         params[self._sparse["positions"]] = self._sparse["values"]
         return pd.Series(params, list(self._sparse["columns"]), name="sparse_params")

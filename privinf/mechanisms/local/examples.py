@@ -61,8 +61,8 @@ class LocalExamples:
     Parameters
     ----------
     schema : Schema or Design
-        Public description of the columns. A `Schema` needs the argument `formula` as well. The left side of
-        the formula may be a factor.
+        Public description of the columns. If you pass a `Schema`, also pass `formula`. The left side of the
+        formula may be a factor.
     formula : str, optional
         Model formula, such as ``"y ~ a + b"``.
     label : {"auto", "response", "gaussian", "laplace", "clear"}
@@ -106,11 +106,11 @@ class LocalExamples:
     **Privacy.** The trust model is local: noise is added to each record once, and later models cost nothing
     more. Neighboring tables differ in one record (replace-one). Columns with Gaussian noise are released
     together. Their release is exactly mu-GDP, where mu is the diameter of these columns divided by the
-    standard deviation of the noise. Columns with Laplace noise are released together as well. Their release
-    is pure epsilon-DP, where epsilon is the l1 diameter divided by the scale of the noise. The release of a
-    feature, or of a label, by randomized response is pure epsilon-DP. If a unit may have several rows, the
-    diameter is multiplied by sqrt(max_rows) and the l1 diameter by max_rows. The epsilon of each randomized
-    response is divided by max_rows.
+    standard deviation of the noise. Columns with Laplace noise are also released together. The release of
+    these columns is pure epsilon-DP, where epsilon is the l1 diameter divided by the scale of the noise. The
+    release of a feature, or of a label, by randomized response is pure epsilon-DP. If a unit may have several
+    rows, the diameter is multiplied by sqrt(max_rows) and the l1 diameter by max_rows. The epsilon of each
+    randomized response is divided by max_rows.
 
     The mechanism differs from the paper in three points. First, the sensitivity is the largest distance
     between two rows inside the bounds. Second, the total cost is computed by exact composition, and is not

@@ -73,7 +73,7 @@ class Modulation:
     Parameters
     ----------
     schema : Schema or Design
-        Public description of the columns. A `Schema` needs the argument `formula` as well.
+        Public description of the columns. If you pass a `Schema`, also pass `formula`.
     formula : str, optional
         Model formula. The holder evaluates it on the raw rows before noise is added.
     response : {"protected", "public"}

@@ -66,7 +66,7 @@ class MixingPlan:
     seed : int
         Public seed of the mixing matrix.
     intercept : bool
-        Whether the noisy sum over all people (the all-ones row of the mixing matrix) is released as well.
+        Whether the noisy sum over all people (the all-ones row of the mixing matrix) is also released.
     share : float
         Weight of the all-ones row in the mixing matrix, as a share; 0 if there is no all-ones row.
     id : str or None
@@ -191,7 +191,7 @@ class MixingPlan:
             "paper" it is sqrt(n)/sigma, rounded down, as in the paper, where sigma is the noise per unit of
             sensitivity.
         intercept : bool, optional
-            Whether the noisy sum over all people (the all-ones row of the mixing matrix) is released as well.
+            Whether the noisy sum over all people (the all-ones row of the mixing matrix) is also released.
             The default is True for random mixing and False for noisy rows.
         share : float, optional
             Weight of the all-ones row in the mixing matrix, as a share. By default the weight is computed
