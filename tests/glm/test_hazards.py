@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from privinf.errors import (
     SchemaError,
 )
 from privinf.federation import InProcessFederation, Site, SitePolicy
+from privinf.glm.hazards.results import _draw_notes
 from privinf.mechanisms.rows import Rows
 
 SLOPES = {"group[T.b]": -0.5, "treated": 0.4, "age": 0.03}
@@ -481,3 +483,13 @@ def test_a_status_with_a_blank_in_its_name():
     bounds = {"treated": (0, 1), "age at entry": (20, 90)}
     named = pi.PHReg(blank["time"], X, status="Vital status", bounds=bounds, horizon=2.0).fit(**SPEND)
     assert list(named.names) == ["treated", "age at entry"]
+
+
+@pytest.mark.parametrize(("shift", "is_long"), [(0.5, False), (1.3, True)])
+def test_a_note_warns_of_a_long_last_step(shift, is_long):
+    posterior = SimpleNamespace(length2=4.0, shift=shift, weak=False, converged=True)
+    notes = _draw_notes(SimpleNamespace(), SimpleNamespace(), posterior, np.eye(2), False)
+    warned = [note for note in notes if "moved linear predictors by 1.3" in note.text]
+    assert bool(warned) == is_long
+    assert all(note.rank == "must-read" for note in warned)
+    assert len(_draw_notes(SimpleNamespace(), SimpleNamespace(), posterior, np.eye(2), True)) == 1

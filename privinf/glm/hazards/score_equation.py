@@ -21,8 +21,8 @@ that its level does not depend on how well the release identifies the coefficien
 
 **Limits.** The Hessian is the secant along the last step. Where this step moves linear predictors by more
 than 0.8 (root mean square), the secant to the truth is another one, and tests at 5% rejected a true null in
-17% of such fits, as often as the intervals of the fit missed it. ``summary(notes="all")`` has the length of
-the step. Otherwise tests kept their size in simulations, in weak fits too
+17% of such fits, as often as the intervals of the fit missed it. A note of the fit warns of such a
+step. Otherwise tests kept their size in simulations, in weak fits too
 (`benchmarks/results/hazard_scores.md`). Without noise the test is the robust Wald test. The target is that
 of the fit: where events come after the stop, hazards must be proportional and effects linear for it to be
 Cox's regression with complete follow-up.
