@@ -71,8 +71,8 @@ FAR_COLUMN = 4.5
 FAR_OUT = 10.0
 # Share of events in the first eighth of the grid above which a warning comes.
 STEEP = 0.6
-# Move of linear predictors in the last step (root mean square) above which a note warns. Tests and intervals of
-# simulated fits with such a step missed in 14% to 17% (benchmarks/results/hazard_scores.md). On 20 tables
+# Move of linear predictors in the last step (root mean square) above which a note warns. Tests and intervals
+# of simulated fits with such a step missed in 14% to 17% (benchmarks/results/hazard_scores.md). On 20 tables
 # and laws, 3 of 623 converged fits had one.
 LONG_MOVE = 0.8
 LONG_STEP = (
