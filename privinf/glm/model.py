@@ -120,7 +120,7 @@ class GLM(Model[GLMOptions]):
     residual_clip : {"auto", "bounds"} or float, optional
         Clipping of the residuals of the linear and the Poisson model. With "auto" (default) the clipping
         threshold is chosen from noisy counts. The tail beyond the threshold is extrapolated from these
-        counts, and the intervals allow for a bias from this extrapolation. With "bounds" no residual is
+        counts, and the intervals allow for a bias from this extrapolation. With "bounds", no residual is
         clipped and no assumption about the tail is needed, but the noise is scaled to the full range of the
         response. A number is a clipping threshold in units of y. A threshold that you choose changes the
         target: the coefficients then solve the estimating equation with clipped residuals.
@@ -149,7 +149,7 @@ class GLM(Model[GLMOptions]):
     -----
     **Privacy.** Neighboring tables differ in one record (replace-one), unless an option of `fit` changes
     this. With ``trust="central"`` a curator holds the rows, and everything that leaves the curator has noise.
-    With ``trust="server"`` sites send sums without noise to a server that they trust, and everything that
+    With ``trust="server"``, sites send sums without noise to a server that they trust, and everything that
     leaves the server has noise. With ``trust="secure-sum"`` the sites add the noise themselves and mask their
     sums, so that only the noisy total is revealed (`privinf.federation.SecureServer` states the trust
     assumptions). The privacy report counts all releases of a fit.
@@ -258,7 +258,7 @@ class GLM(Model[GLMOptions]):
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of the residuals of the linear and the Poisson model. With "auto" (default) the clipping
             threshold is chosen from noisy counts. The tail beyond the threshold is extrapolated from these
-            counts, and the intervals allow for a bias from this extrapolation. With "bounds" no residual is
+            counts, and the intervals allow for a bias from this extrapolation. With "bounds", no residual is
             clipped and no assumption about the tail is needed, but the noise is scaled to the full range of
             the response. A number is a clipping threshold in units of y. A threshold that you choose changes
             the target: the coefficients then solve the estimating equation with clipped residuals.
@@ -339,7 +339,7 @@ class GLM(Model[GLMOptions]):
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of the residuals of the linear and the Poisson model. With "auto" (default) the clipping
             threshold is chosen from noisy counts. The tail beyond the threshold is extrapolated from these
-            counts, and the intervals allow for a bias from this extrapolation. With "bounds" no residual is
+            counts, and the intervals allow for a bias from this extrapolation. With "bounds", no residual is
             clipped and no assumption about the tail is needed, but the noise is scaled to the full range of
             the response. A number is a clipping threshold in units of y. A threshold that you choose changes
             the target: the coefficients then solve the estimating equation with clipped residuals.
@@ -600,7 +600,7 @@ class FederatedGLM(GLM):
     residual_clip : {"auto", "bounds"} or float, optional
         Clipping of the residuals of the linear and the Poisson model. With "auto" (default) the clipping
         threshold is chosen from noisy counts. The tail beyond the threshold is extrapolated from these
-        counts, and the intervals allow for a bias from this extrapolation. With "bounds" no residual is
+        counts, and the intervals allow for a bias from this extrapolation. With "bounds", no residual is
         clipped and no assumption about the tail is needed, but the noise is scaled to the full range of the
         response. A number is a clipping threshold in units of y. A threshold that you choose changes the
         target: the coefficients then solve the estimating equation with clipped residuals.
@@ -622,7 +622,7 @@ class FederatedGLM(GLM):
     Notes
     -----
     **Privacy.** Neighboring tables differ in one record (replace-one), unless an option of `fit` changes
-    this. With ``trust="server"`` sites send sums without noise to a server that they trust, and everything
+    this. With ``trust="server"``, sites send sums without noise to a server that they trust, and everything
     that leaves the server has noise. With ``trust="secure-sum"`` the sites add the noise themselves and mask
     their sums, so that only the noisy total is revealed. The privacy report counts all releases of a fit.
     """

@@ -126,7 +126,7 @@ class OLS(OneFamily):
     residual_clip : {"auto", "bounds"} or float, optional
         Clipping of residuals. With "auto" (default) the clipping threshold is chosen from noisy counts. The
         tail beyond the threshold is extrapolated from these counts, and the intervals allow for a bias from
-        this extrapolation. With "bounds" no residual is clipped and no assumption about the tail is needed,
+        this extrapolation. With "bounds", no residual is clipped and no assumption about the tail is needed,
         but the noise is scaled to the full range of the response. A number is a clipping threshold in units
         of y. A threshold that you choose changes the target: the coefficients then solve the estimating
         equation with clipped residuals.
@@ -228,7 +228,7 @@ class OLS(OneFamily):
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals. With "auto" (default) the clipping threshold is chosen from noisy counts.
             The tail beyond the threshold is extrapolated from these counts, and the intervals allow for a
-            bias from this extrapolation. With "bounds" no residual is clipped and no assumption about the
+            bias from this extrapolation. With "bounds", no residual is clipped and no assumption about the
             tail is needed, but the noise is scaled to the full range of the response. A number is a clipping
             threshold in units of y. A threshold that you choose changes the target: the coefficients then
             solve the estimating equation with clipped residuals.
@@ -295,7 +295,7 @@ class OLS(OneFamily):
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals. With "auto" (default) the clipping threshold is chosen from noisy counts.
             The tail beyond the threshold is extrapolated from these counts, and the intervals allow for a
-            bias from this extrapolation. With "bounds" no residual is clipped and no assumption about the
+            bias from this extrapolation. With "bounds", no residual is clipped and no assumption about the
             tail is needed, but the noise is scaled to the full range of the response. A number is a clipping
             threshold in units of y. A threshold that you choose changes the target: the coefficients then
             solve the estimating equation with clipped residuals.
@@ -470,7 +470,7 @@ class Logit(OneFamily):
     -----
     **Privacy.** Neighboring tables differ in one record, with its features and its response (replace-one).
     With ``trust="central"`` one curator holds the rows, and everything that leaves the curator has noise.
-    With ``trust="server"`` sites send sums without noise to a server that they trust. With
+    With ``trust="server"``, sites send sums without noise to a server that they trust. With
     ``trust="secure-sum"`` the sites add the noise themselves and mask their sums. The privacy report counts
     all releases of a fit.
 
@@ -665,7 +665,7 @@ class Poisson(OneFamily):
     residual_clip : {"auto", "bounds"} or float, optional
         Clipping of residuals. With "auto" (default) the clipping threshold is chosen from noisy counts. The
         tail beyond the threshold is extrapolated from these counts, and the intervals allow for a bias from
-        this extrapolation. With "bounds" no residual is clipped and no assumption about the tail is needed,
+        this extrapolation. With "bounds", no residual is clipped and no assumption about the tail is needed,
         but the noise is scaled to the full range of the response. A number is a clipping threshold in units
         of y. A threshold that you choose changes the target: the coefficients then solve the estimating
         equation with clipped residuals.
@@ -700,7 +700,7 @@ class Poisson(OneFamily):
     -----
     **Privacy.** Neighboring tables differ in one record, with its features and its response (replace-one).
     With ``trust="central"`` one curator holds the rows, and everything that leaves the curator has noise.
-    With ``trust="server"`` sites send sums without noise to a server that they trust. With
+    With ``trust="server"``, sites send sums without noise to a server that they trust. With
     ``trust="secure-sum"`` the sites add the noise themselves and mask their sums. The privacy report counts
     all releases of a fit.
 
@@ -779,7 +779,7 @@ class Poisson(OneFamily):
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals. With "auto" (default) the clipping threshold is chosen from noisy counts.
             The tail beyond the threshold is extrapolated from these counts, and the intervals allow for a
-            bias from this extrapolation. With "bounds" no residual is clipped and no assumption about the
+            bias from this extrapolation. With "bounds", no residual is clipped and no assumption about the
             tail is needed, but the noise is scaled to the full range of the response. A number is a clipping
             threshold in units of y. A threshold that you choose changes the target: the coefficients then
             solve the estimating equation with clipped residuals.
@@ -860,7 +860,7 @@ class Poisson(OneFamily):
         residual_clip : {"auto", "bounds"} or float, optional
             Clipping of residuals. With "auto" (default) the clipping threshold is chosen from noisy counts.
             The tail beyond the threshold is extrapolated from these counts, and the intervals allow for a
-            bias from this extrapolation. With "bounds" no residual is clipped and no assumption about the
+            bias from this extrapolation. With "bounds", no residual is clipped and no assumption about the
             tail is needed, but the noise is scaled to the full range of the response. A number is a clipping
             threshold in units of y. A threshold that you choose changes the target: the coefficients then
             solve the estimating equation with clipped residuals.

@@ -90,7 +90,7 @@ class NegativeBinomial(OneFamily):
     -----
     **Privacy.** Neighboring tables differ in one record, with its features and its response (replace-one).
     With ``trust="central"`` one curator holds the rows, and everything that leaves the curator has noise.
-    With ``trust="server"`` sites send sums without noise to a server that they trust. With
+    With ``trust="server"``, sites send sums without noise to a server that they trust. With
     ``trust="secure-sum"`` the sites add the noise themselves and mask their sums. The privacy report counts
     all releases of a fit, including the release of the dispersion.
 

@@ -123,7 +123,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
     Notes
     -----
     **Privacy.** Neighboring tables differ in one record (replace-one). With ``trust="central"`` one curator
-    holds the rows. With ``trust="server"`` sites send sums without noise to a server that they trust.
+    holds the rows. With ``trust="server"``, sites send sums without noise to a server that they trust.
     Everything that leaves the curator or the server has noise. With ``trust="secure-sum"`` the sites add
     noise to their sums and mask them (`privinf.federation.SecureServer` states the trust assumptions). The
     privacy report counts all releases of a fit. The response is clipped to an interval 16 times as wide as

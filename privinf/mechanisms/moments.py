@@ -96,7 +96,7 @@ class Moments:
         among the terms, by its methods ``regress``, ``iv``, ``corr``, ``partial_corr`` and ``means``.
     trust : {"central", "local"}
         Who is trusted with the rows. With "central" (default) a trusted curator releases one noisy total.
-        With "local" noise is added to the second moments of each record.
+        With "local", noise is added to the second moments of each record.
     response_weight : float, optional
         Public weight c of the response relative to the features. By default the largest weighted response is
         0.87 times as large as the largest norm of the features. If `columns` is passed there is no response,
@@ -257,7 +257,7 @@ class Moments:
             supports "HC0" and "cluster", at no further cost.
         robust_share : float, optional
             Share of the budget (in mu^2) for the residual moments of ``cov_type="HC0"`` or "cluster"; default
-            0.25. With ``trust="local"`` no residual moments are released.
+            0.25. With ``trust="local"``, no residual moments are released.
         to : path, optional
             Parquet file to which the released rows are written block by block. Everything else is written to
             ``<name>.json`` next to it. The rows and the noisy records then need not fit in memory. The JSON

@@ -131,7 +131,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
         protected.
     trust : {"central", "local"}, optional
         Who is trusted with the rows. With "central" (default) a trusted curator adds one noise matrix to the
-        total. With "local" noise is added to the second moments of each record.
+        total. With "local", noise is added to the second moments of each record.
     response_weight : float, optional
         Public weight c of the response relative to the features in the released second moments. By default
         the largest weighted response is 0.87 times as large as the largest norm of the features.
@@ -320,7 +320,7 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Public bounds or levels of every column that the formula names, the response included.
         trust : {"central", "local", "secure-sum", "server"}, optional
             Who is trusted with the rows. A table accepts "central" and "local". With "central" (default for a
-            table) a trusted curator adds one noise matrix to the total. With "local" noise is added to the
+            table) a trusted curator adds one noise matrix to the total. With "local", noise is added to the
             second moments of each record. A federation accepts "secure-sum" and "server". With "secure-sum"
             (default for a federation) the sites add the noise themselves and mask their sums. With "server"
             the sites send sums without noise to a server that they trust.
@@ -460,14 +460,14 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
             Covariance of the coefficients. With "nonrobust" (default) intervals and score tests assume that
-            all errors have the same variance. With "HC0" no equal variances are assumed, and the share
+            all errors have the same variance. With "HC0", no equal variances are assumed, and the share
             `robust_share` of mu^2 is spent on a second release, of residual moments. With "HC1" the sampling
-            part of "HC0" is multiplied by n/(n - p). With "cluster" rows are clustered by the unit of the
+            part of "HC0" is multiplied by n/(n - p). With "cluster", rows are clustered by the unit of the
             schema, at the same cost as "HC0"; this choice is only for one table, and not for several sites.
             With ``trust="local"`` the covariance is always the sandwich, at no further cost.
         robust_share : float, optional
             Share of the budget (in mu^2) for the residual moments of ``cov_type="HC0"`` or "cluster"; default
-            0.25. With ``trust="local"`` no residual moments are released.
+            0.25. With ``trust="local"``, no residual moments are released.
         max_colluding : int
             Number of sites that may collude with the server in secure sums. The noise of this number of sites
             does not count toward the guarantee.
@@ -577,14 +577,14 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
             Covariance of the coefficients. With "nonrobust" (default) intervals and score tests assume that
-            all errors have the same variance. With "HC0" no equal variances are assumed, and the share
+            all errors have the same variance. With "HC0", no equal variances are assumed, and the share
             `robust_share` of mu^2 is spent on a second release, of residual moments. With "HC1" the sampling
-            part of "HC0" is multiplied by n/(n - p). With "cluster" rows are clustered by the unit of the
+            part of "HC0" is multiplied by n/(n - p). With "cluster", rows are clustered by the unit of the
             schema, at the same cost as "HC0"; this choice is only for one table, and not for several sites.
             With ``trust="local"`` the covariance is always the sandwich, at no further cost.
         robust_share : float, optional
             Share of the budget (in mu^2) for the residual moments of ``cov_type="HC0"`` or "cluster"; default
-            0.25. With ``trust="local"`` no residual moments are released.
+            0.25. With ``trust="local"``, no residual moments are released.
         stabilization : {"none", "fuller", "ridge"}
             Correction of noisy second moments that are nearly singular: Fuller's modification (with the
             constant `fuller`) or a ridge penalty (`ridge`). The summary names the correction. The choice
