@@ -120,8 +120,8 @@ class PureLoss:
 class ApproximateLoss:
     """Privacy loss of a mechanism for which only an (epsilon, delta) guarantee is known.
 
-    The composition assumes the worst case: with probability `delta` the release reveals the record, and
-    otherwise its loss is that of a :class:`PureLoss`.
+    The composition assumes the worst case. With probability `delta`, the release reveals the record.
+    Otherwise, the release has the loss of a :class:`PureLoss` with the same epsilon.
 
     Parameters
     ----------

@@ -200,9 +200,10 @@ class TrustedServer:
         path : path
             The secret file.
         begun : bool, optional
-            Whether other files prove that noise was drawn, or planned, with the stored key. If True, the
-            stored key is used. If False, the stored key is replaced, unless noise was drawn with it. By
-            default the stored key is used if the file contains an answer of a site.
+            Whether files other than the secret file prove that noise was drawn, or planned, with the stored
+            key. If True, the server uses the stored key. If False, the server replaces the stored key, unless
+            noise was drawn with it. By default the stored key is used if the file contains an answer of a
+            site.
 
         Returns
         -------

@@ -233,12 +233,12 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
 
     For the squared, quadratic, exponential and Poisson losses, the score of each noisy record is replaced by
     its inverse Weierstrass (or Bernoulli) transform. The mean of the transformed score over the noise is the
-    score without noise. For the logistic and multinomial losses the series of this transform does not
-    converge, and the conditional score of Stefanski and Carroll is used instead. With ``noise="laplace"`` an
-    exact inverse transform exists for the logistic loss too. All noisy records are available at the same
-    time, so the default is not the single pass of stochastic gradient descent of the paper. The default
-    method solves ``mean psi(theta) = ridge theta``, where psi is the corrected score, and has sandwich
-    standard errors.
+    score without noise. For the logistic and multinomial losses, the series of this transform does not
+    converge. The fit then uses the conditional score of Stefanski and Carroll. With ``noise="laplace"`` an
+    exact inverse transform exists for the logistic loss too. The paper uses a single pass of stochastic
+    gradient descent. Here all noisy records are available at the same time, so the default method is
+    different. The default method solves ``mean psi(theta) = ridge theta``, where psi is the corrected score,
+    and has sandwich standard errors.
 
     References
     ----------

@@ -137,15 +137,15 @@ class DebiasedLasso(Model[LassoModelOptions]):
     clipped products, the refit is preconditioned, and the slopes are released. Its intervals are 0.3 to 0.4
     times as long as the intervals of the paper's algorithms.
 
-    Fits with secure sums differ from other fits only in the selection of columns. With ``trust="central"`` or
-    ``trust="server"`` columns are selected one by one with noise (peeling), which needs access to sums
-    without noise. With secure sums the products of the residual with all p columns are released once, with
-    Gaussian noise, and the columns with the largest products are selected. The vector of the p products of a
-    record is shrunk to a norm of at most C, so the l2 sensitivity is 2C. C grows as sqrt(p). With secure sums
-    the detection limit is higher than in other fits, because the noise of the selection grows as sqrt(p).
-    `LassoResults.picks_from` reports this limit, and results warn if a relevant column may be missed. In a
-    logistic fit with secure sums, each of the p products is clipped separately instead, and their vector is
-    not shrunk.
+    Fits with secure sums differ from other fits only in the selection of columns. With
+    ``trust="central"`` or ``trust="server"`` columns are selected one by one with noise (peeling), which
+    needs access to sums without noise. With secure sums, the fit releases the products of the residual with
+    all p columns once, with Gaussian noise. It selects the columns with the largest noisy products. The
+    vector of the p products of a record is shrunk to a norm of at most C, so the l2 sensitivity is 2C. C
+    grows as sqrt(p). With secure sums the detection limit is higher than in other fits, because the noise of
+    the selection grows as sqrt(p). `LassoResults.picks_from` reports this limit, and results warn if a
+    relevant column may be missed. In a logistic fit with secure sums, each of the p products is clipped
+    separately instead, and their vector is not shrunk.
 
     With ``family="binomial"`` the sparse fit is computed by Newton steps. For debiasing, one vector is
     released: the score of the targets. The score of a target uses the part of its column that is orthogonal
@@ -474,8 +474,8 @@ class DebiasedLasso(Model[LassoModelOptions]):
             selected columns (double selection). By default, a linear fit uses the largest number from 4 to 40
             that the budget, the number of rows and the number of targets allow, and a logistic fit uses 2 to
             25. Two kinds of fits have a fixed default: 4 for linear heterogeneous fits, and 0 for other fits
-            with ``targets="all"``. `LassoResults.explained_shares` reports the share of each target's
-            variance that its nodewise regression explains, and results warn if more neighbors are needed.
+            with ``targets="all"``. `LassoResults.explained_shares` has, for each target, the share of its
+            variance that the nodewise regression explains. The results warn if more neighbors are needed.
             With ``variant="paper"``, `precision_sparsity` is the number of nonzero entries in a column of the
             precision matrix (default 5).
         iterations : int, optional

@@ -280,7 +280,8 @@ class NoisyTopK:
         derivation : str
             Text for the ledger that states how the sensitivity was derived.
         times : int
-            Number of vectors whose cost is recorded together.
+            Number of vectors from which entries are selected. The ledger entries have the joint cost of all
+            these vectors.
 
         Returns
         -------

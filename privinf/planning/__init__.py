@@ -81,13 +81,13 @@ class Study:
         """Table of the predictions, with one row per estimator and coefficient.
 
         The column ``width`` is the median width of the interval; it is nan if the coefficient will be weakly
-        identified. ``se`` is this width divided by twice the normal quantile. ``se_without_noise`` is
-        computed in the same way from the width without privacy. ``times`` is the width divided by the width
-        without privacy. ``identified`` is the share of simulated fits in which the coefficient is not weakly
-        identified. ``error`` is the largest relative standard error of the median widths of this estimator,
-        and ``fits`` is the number of simulated fits. ``verdict`` is "identified", "nearly weak" or "weak",
-        and it is "cannot" if the estimator cannot fit the model. ``reason`` is the message of a simulated fit
-        without an interval; it is empty if every fit has intervals.
+        identified. ``se`` is the column ``width`` divided by twice the normal quantile. ``se_without_noise``
+        is computed in the same way from the width without privacy. ``times`` is the width divided by the
+        width without privacy. ``identified`` is the share of simulated fits in which the coefficient is not
+        weakly identified. ``error`` is the largest relative standard error of the median widths of this
+        estimator, and ``fits`` is the number of simulated fits. ``verdict`` is "identified", "nearly weak" or
+        "weak", and it is "cannot" if the estimator cannot fit the model. ``reason`` is the message of a
+        simulated fit without an interval; it is empty if every fit has intervals.
         """
         import pandas as pd
 
@@ -113,8 +113,8 @@ class Study:
     def best(self) -> str | None:
         """Name of the estimator with the narrowest intervals (geometric mean); None without widths.
 
-        Estimators are ranked first by the number of coefficients that they identify, and then by the width of
-        their intervals.
+        The best estimator identifies the most coefficients. If several estimators identify the same number of
+        coefficients, the best of them has the narrowest intervals.
         """
         ranks = {cell.name: _rank(cell) for cell in self.cells if np.isfinite(cell.widths).any()}
         return min(ranks, key=lambda name: ranks[name]) if ranks else None
@@ -731,9 +731,10 @@ def advise(
     -------
     DataFrame
         Table with one row per trust model and estimator. Within a trust model, the estimator with the
-        narrowest intervals comes first. Its columns are ``width`` (width of the intervals, median over the
-        coefficients), ``times`` (ratio of the widths with and without privacy, geometric mean), ``best``
-        (whether the estimator is the best for its trust model), ``verdict`` and ``reason``.
+        narrowest intervals comes first. The column ``width`` is the median width of the intervals over the
+        coefficients. ``times`` is the width divided by the width without privacy (geometric mean over the
+        coefficients). ``best`` states whether the estimator is the best for its trust model. The other
+        columns are ``verdict`` and ``reason``.
 
     Raises
     ------

@@ -71,8 +71,9 @@ class LocalExamples:
         `levels`, is released by randomized response, and a number with bounds is released with the noise that
         `noise` names. A label that is declared public, or has no bounds, is released unprotected.
     levels : sequence, optional
-        Levels of the label, for arrays, whose label is not declared in a schema. Without `levels`,
-        ``label="response"`` accepts labels 0 and 1, or -1 and 1; values above 0 are the second level.
+        Levels of the label. Pass `levels` only with arrays, because a schema declares the levels of its
+        label. Without `levels`, ``label="response"`` accepts labels 0 and 1, or -1 and 1. Values above 0 are
+        then the second level.
     binary : list of str
         Private numeric columns coded 0 and 1 that are released by randomized response, as factors always are.
     binary_mechanism : {"response", "gaussian"}
