@@ -158,8 +158,8 @@ def open_table(
     ids_sha256 : str, optional
         Digest of the ids of the people in the plan, as `roster_digest` returns it.
     roster : table, optional
-        Table with an id column that lists the people in the plan, by which missing and additional ids are
-        reported.
+        Table with an id column that lists the people in the plan. The ids of this table are compared with the
+        ids of the rows, and missing and additional ids are reported.
 
     Returns
     -------

@@ -53,8 +53,8 @@ class Guesses:
         Guessed shares of the levels of factors. Levels without a guess share the rest equally.
     correlations : mapping of str to mapping of str to float
         Guessed correlations of numeric columns and of factors with two levels, such as ``{"age": {"income":
-        0.4}}``; default 0. Correlations with a numeric response determine the coefficients: do not give
-        `coefficients` or `rsquared` as well.
+        0.4}}``; default 0. Correlations with a numeric response determine the coefficients: if you guess
+        them, do not also guess `coefficients` or `rsquared`.
     coefficients : mapping of str to float
         Guessed coefficients by the names of the columns of the design matrix, in the units of the data (log
         odds for a 0/1 response, logarithms of hazard ratios for times until an event). Coefficients that are

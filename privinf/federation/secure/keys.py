@@ -95,7 +95,7 @@ class IdentityKey:
 
     @property
     def verifying(self) -> str:
-        """Public Ed25519 key, by which signatures are checked."""
+        """Public Ed25519 key, which is used to check signatures."""
         return str(self._signer().public_key().public_bytes_raw().hex())
 
     def sign(self, message: bytes) -> str:
@@ -371,7 +371,7 @@ class Roster:
 
     @property
     def signed(self) -> bool:
-        """Whether the roster has Ed25519 keys, by which the signatures of replies can be checked."""
+        """Whether the roster has Ed25519 keys, which are needed to check the signatures of replies."""
         return bool(self.verifying)
 
     def to_json(self) -> str:

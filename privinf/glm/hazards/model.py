@@ -85,8 +85,8 @@ class PHReg(Model[PHRegOptions]):
     X : array_like or DataFrame, shape (n, d)
         Columns of the regression, without a constant.
     status : array_like, shape (n,), or str
-        Status of each record: 1 if the time ended with the event, and 0 if it was censored. A text is the
-        name of the column of X with the status.
+        Status of each record: 1 if the time ended with the event, and 0 if it was censored. If `status` is a
+        text, it is the name of the column of X that contains the status.
     bounds : sequence of (low, high), or mapping
         Public bounds of every column of X except the status, in the order of the columns or by name; values
         outside the bounds are clipped.

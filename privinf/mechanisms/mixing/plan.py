@@ -70,7 +70,7 @@ class MixingPlan:
     share : float
         Weight of the all-ones row in the mixing matrix, as a share; 0 if there is no all-ones row.
     id : str or None
-        Name of the id column by which the parties' files are aligned. None means that the files of all
+        Name of the id column. The parties' files are aligned by their ids. None means that the files of all
         parties are already in the same order.
     ids_sha256 : str or None
         SHA-256 digest of the sorted ids, if the parties agreed on a list of people (roster); otherwise None.
@@ -206,8 +206,8 @@ class MixingPlan:
         seed : int
             Public seed of the mixing matrix.
         id : str, optional
-            Name of the id column by which the parties' files are aligned. None means that the files of all
-            parties are already in the same order.
+            Name of the id column. The parties' files are aligned by their ids. None means that the files of
+            all parties are already in the same order.
         ids_sha256 : str, optional
             SHA-256 digest of the sorted ids, if the parties agreed on a list of people (see `roster_digest`).
         diameter : {"own", "largest"}
