@@ -2,6 +2,7 @@ from .association import chi2_contingency as chi2_contingency
 from .association import pearsonr as pearsonr
 from .base import StatResult as StatResult
 from .comparisons import GroupsResult as GroupsResult
+from .comparisons import PairsResult as PairsResult
 from .comparisons import anova_oneway as anova_oneway
 from .comparisons import ttest_ind as ttest_ind
 from .counts import CountsResult as CountsResult
@@ -36,6 +37,7 @@ __all__ = [
     "GroupQuantilesResult",
     "GroupsResult",
     "MeanResult",
+    "PairsResult",
     "QuantileResult",
     "SamplePlan",
     "StatResult",

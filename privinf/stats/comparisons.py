@@ -290,9 +290,10 @@ class GroupsResult(base.StatResult):
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class PairsResult(base.StatResult):
-    """Differences of all pairs of groups; see `StatResult` for the other attributes.
+    """Differences between all pairs of groups; see `StatResult` for the other attributes.
 
-    `pvalue` is that of the only pair; of several pairs it is nan, and `pvalues` has one for each.
+    If there is only one pair, `pvalue` is its p-value. If there are several pairs, `pvalue` is nan, and
+    `pvalues` has the p-value of each pair.
 
     Attributes
     ----------
@@ -301,7 +302,7 @@ class PairsResult(base.StatResult):
 
     Notes
     -----
-    **Privacy.** The result is a function of the release, and public.
+    **Privacy.** Costs nothing: it uses only released numbers.
     """
 
     pair_pvalues: tuple[float, ...]
@@ -321,7 +322,7 @@ class PairsResult(base.StatResult):
         return table
 
     def tidy(self) -> pd.DataFrame:
-        """Return one row per pair as `StatResult.tidy` does, with the column ``p_value`` as well.
+        """Return a table with one row per pair, which also has the column ``p_value``.
 
         Returns
         -------
@@ -333,7 +334,25 @@ class PairsResult(base.StatResult):
         return frame
 
     def summary(self, notes: SummaryNotes = "main") -> PrivateSummary:
-        """Return the summary with a column of p-values; see `StatResult.summary`."""
+        """Return a summary with the difference, the p-value and the interval of each pair.
+
+        Parameters
+        ----------
+        notes : {"main", "all"}
+            Notes below the table. With "main" the summary prints at most four notes: warnings and
+            explanations of the table. With "all" it prints every note and the assumptions of the privacy
+            guarantee.
+
+        Returns
+        -------
+        Summary of statsmodels
+            Summary, which prints as text. Its methods ``as_text``, ``as_html``, ``as_latex`` and ``as_csv``
+            return other formats.
+
+        Notes
+        -----
+        **Privacy.** Costs nothing: it uses only released numbers.
+        """
         cells = [shown_pvalue(pvalue, self.least_pvalue, digits=3) for pvalue in self.pair_pvalues]
         note = JOINT_PAIRS if self.title == SIMULTANEOUS else SEPARATE_PAIRS
         column = SummaryColumn(name="P>|t|", cells=cells, place=2, note=note)

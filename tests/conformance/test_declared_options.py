@@ -35,7 +35,12 @@ from privinf.stats.base import SampleOptions
 from privinf.typing import SpendingOptions
 
 SPENDING = ("epsilon", "delta", "mu", "rho", "rng")  # what every signature of a call that spends shows
-STATS = [name for name in pi.stats.__all__ if inspect.isfunction(getattr(pi.stats, name))]
+# Plans of samples read no rows and spend nothing.
+STATS = [
+    name
+    for name in pi.stats.__all__
+    if inspect.isfunction(getattr(pi.stats, name)) and not name.startswith("plan_")
+]
 # Per callable: the frozen classes that its first statement builds from its arguments.
 CLASSES = {
     **{f"stats.{name}": (SampleOptions,) for name in STATS},

@@ -260,7 +260,7 @@ def test_files_of_earlier_versions_have_the_notes_of_this_one():
 
 
 def test_n_for_states_which_rows_it_counts():
-    assert "including rows that lack a value" in words_of(Study.n_for.__doc__)
+    assert "The number includes rows that lack a value" in words_of(Study.n_for.__doc__)
 
 
 @pytest.mark.audit
