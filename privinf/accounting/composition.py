@@ -64,10 +64,11 @@ class Total:
         delta(eps) = 1 - prod(1 - delta_i) (1 - sum_j p_j delta_Gauss(eps - l_j))
 
     If only a guarantee in zCDP is known for some release, the total is computed in zCDP and converted by
-    `rho_to_epsilon`. The cost of a release of labels (`ThresholdLoss`) depends on the records. The cost is
-    either mu^2 alone, or mu^2/2 together with delta. For m such releases the total is therefore the largest
-    loss over all k from 0 to m, where k is the number of releases with the second cost. The loss for k
-    consists of the k largest deltas and of a sum of all mu^2, in which the k smallest mu^2 are halved.
+    `rho_to_epsilon`. The cost of a release of labels (`ThresholdLoss`) depends on the records. For some
+    records the cost is mu^2 alone. For others it is mu^2/2 together with delta. For m such releases the
+    total is therefore the largest loss over all k from 0 to m, where k is the number of releases with the
+    second cost. The loss for k consists of the k largest deltas and of a sum of all mu^2, in which the k
+    smallest mu^2 are halved.
     """
 
     mu2: float = 0.0

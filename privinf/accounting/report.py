@@ -155,9 +155,9 @@ class PrivacyReport:
         entries : iterable of LedgerEntry
             Ledger entries of the releases, as ``ledger.spend`` returns them.
         ledger : Ledger, optional
-            Ledger to which the entries were charged, in any scope. The report stores the present entries of
-            the ledger, from which :attr:`cumulative` is computed. Entries that were charged to a different
-            ledger are included in :attr:`cumulative` too.
+            Ledger to which the entries were charged. They may belong to any of its scopes. The report stores
+            the present entries of the ledger, from which :attr:`cumulative` is computed. Entries that were
+            charged to a different ledger are included in :attr:`cumulative` too.
         delta : float, optional
             Delta of the (epsilon, delta) guarantee that the report prints. The default is the delta of the
             limit of the ledger. If there is none, it is 1e-6, or 1/(2 nobs) if that is smaller.

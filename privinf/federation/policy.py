@@ -254,7 +254,7 @@ class SitePolicy:
         *,
         masked: bool = False,
     ) -> tuple[LedgerEntry, ...]:
-        """Check the ledger entries of a query against the sensitivity, and return the entries of the site.
+        """Check that the stated costs of a query suit its sensitivity, and return the entries of the site.
 
         Parameters
         ----------
@@ -264,7 +264,7 @@ class SitePolicy:
         record_sensitivity : sensitivity of the statistic
             Sensitivity of the sum, as the site computes it.
         scope : tuple of str
-            Scope of the entries in the ledger of the site.
+            Names of the part of the site's ledger to which the entries belong.
         masked : bool
             Whether the entries are for a secure sum.
 

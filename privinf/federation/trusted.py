@@ -310,7 +310,7 @@ class TrustedServer:
         self._reservation.give_back(position)
 
     def skip(self, to: int | None = None) -> None:
-        """Skip positions of the session that were used by the queries of an earlier server.
+        """Continue the session after the positions that the queries of an earlier server have used.
 
         Parameters
         ----------
@@ -492,9 +492,9 @@ class TrustedServer:
             Raised if the release would exceed the limit of the ledger, or of a site.
         NotAvailableError
             Raised if the release was already charged and its noise is from OpenDP, which cannot draw the same
-            noise again. With ``missing="raise"`` the error is also raised if other sites answer than at the
-            first attempt, or if their sum has changed. In these cases, ``missing="continue"`` makes a new
-            query, which is charged.
+            noise again. With ``missing="raise"``, the error is also raised if the sites that answer are not
+            the sites of the first attempt, or if their sum has changed. In these cases,
+            ``missing="continue"`` makes a new query, which is charged.
         StorageError
             Raised if the release was planned with a noise key that is not the key of this server.
 

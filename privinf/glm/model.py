@@ -471,9 +471,10 @@ class GLM(Model[GLMOptions]):
             Names of the coefficients to report. No other coefficient is reported. Named targets can have
             intervals even if there are too many columns to release the Hessian of all coefficients. The final
             step uses only the columns of `targets`, the columns of `nuisance` and the constant. The rule for
-            intervals (see the notes below) counts only these columns as p. The final step assumes that, given
-            these columns, the column of a target has no partial correlation with an omitted column. This
-            partial correlation is computed with the rows weighted by the curvature of the log-likelihood.
+            intervals (see the notes below) counts only these columns as p. The final step assumes that
+            the column of a target has no partial correlation with an omitted column, given the other columns
+            of the final step. This partial correlation is computed with the rows weighted by the curvature
+            of the log-likelihood.
         nuisance : sequence of str
             Names of further coefficients, whose columns take part in the final step because they may be
             correlated with the columns of `targets`.

@@ -654,7 +654,7 @@ def plan_counts(
     cells : int
         Number of cells of the table.
     share : float, optional
-        Guess of the share of the records in the cell that is planned for; default: one part of `cells`.
+        Guessed share of the records that are in the planned cell. The default is ``1 / cells``.
     target : {"table", "population"}
         "table" (default): the count in this table, whose interval allows for the noise alone. "population":
         the share of the population, whose interval allows for sampling too.

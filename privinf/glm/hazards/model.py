@@ -355,11 +355,11 @@ class PHReg(Model[PHRegOptions]):
             Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
             simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         follow_up : {"longest", "model"}
-            Length of the follow-up of records with a high hazard. With "longest" (default) the follow-up is
-            the longest for which the variance of the noise is at most 1.5 times the sampling variance. The
-            target is then close to Cox's regression with complete follow-up. With "model", the variance of
-            the noise is at most 0.4 times the sampling variance. The intervals are then narrower, but they
-            rely on proportional hazards and linear effects.
+            How long the fit follows a record whose predicted hazard is high. With "longest" (default) the
+            follow-up is the longest for which the variance of the noise is at most 1.5 times the sampling
+            variance. The target is then close to Cox's regression with complete follow-up. With "model", the
+            variance of the noise is at most 0.4 times the sampling variance. The intervals are then
+            narrower, but they rely on proportional hazards and linear effects.
         max_colluding : int
             Number of sites that may collude with the server in secure sums. The noise of this number of sites
             does not count toward the guarantee.
