@@ -346,6 +346,15 @@ def cost_in(currency: Currency, loss: Loss) -> Fraction:
     raise BudgetExceededError(f"{_reason(currency, loss)}; nothing was recorded or released")
 
 
+def rounded_budget(level: float) -> float:
+    """Return an epsilon, mu or rho rounded up to four digits, which is never below the level itself."""
+    if level <= 0.0 or not math.isfinite(level):
+        return level
+    places = 3 - math.floor(math.log10(level))
+    near = round(level, places)
+    return near if near >= level else round(near + 10.0**-places, places)
+
+
 def _finite(value: float) -> Fraction:
     if math.isinf(value):
         raise BudgetExceededError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from scipy.stats import norm
 
+from privinf.accounting.budget import rounded_budget
 from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.planning.guesses import Guesses
@@ -244,8 +245,8 @@ class Study:
         Returns
         -------
         float
-            Smallest epsilon for the planned number of people. It is mu or rho if the study was planned with
-            mu or rho.
+            Smallest epsilon for the planned number of people, rounded up to four digits. It is mu or rho if
+            the study was planned with mu or rho.
 
         Raises
         ------
@@ -274,7 +275,7 @@ class Study:
                 f"no {self.case.word} up to 500 reaches the target with {aim.estimator}; "
                 "Study.changes() shows whether other changes reach it"
             )
-        return level
+        return rounded_budget(level)
 
     def changes(
         self,

@@ -15,18 +15,24 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from privinf.error_boundary import error_boundaries, error_boundary
+from privinf.accounting.budget import rounded_budget
+from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError, SensitivityError
 from privinf.inference.counts import ShareModel, count_intervals, laplace_share_intervals, noise_half
 from privinf.mechanisms.samples import planned_noise
-from privinf.stats.groups import GroupModel, score_interval
+from privinf.stats.groups import MIN_COUNT_SDS, GroupModel, score_interval
 from privinf.stats.means import MeanModel, laplace_tail
 from privinf.typing import CountTarget, NoiseChoice, Pair, SampleKind, SpendingOptions
 from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
 
 LARGEST_SAMPLE = 10**9
 MOST_EXACT = 100_000  # people up to which a share has its exact interval, as released; beyond it is the same
+MOST_GROUPS = 12  # groups of a planned mean of a group; with more, the width is the same
 LARGEST_LEVEL = 500.0  # epsilon, mu or rho up to which `budget_for` looks
+GROUP_REFUSALS = dict.fromkeys(
+    ("by", "groups"),
+    "is not an argument of a plan: pass share=, the guessed share of the people who are in the group",
+)
 ONE_GOAL = "pass either width= (of the interval) or effect= (that the test is to detect)"
 
 
@@ -64,9 +70,17 @@ class Expected:
 class SampleModel(ABC):
     """The statistic of the planned release, and the interval at the expected release of n records."""
 
-    title: str
     kind: SampleKind
-    shape: tuple[int, ...]
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """Name of the planned quantity."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of levels of the factors."""
 
     @abstractmethod
     def expected(self, n: float, sds: tuple[float, ...], laplace: bool, level: float) -> Expected:
@@ -103,6 +117,50 @@ class PlannedMean(SampleModel):
             sampling_se=self.half * self.sd / math.sqrt(n),
             noise_se=self.half * a / n,
             laplace=laplace,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedGroupMean(SampleModel):
+    """The mean of one group, to which `share` of the people belong; units as in `PlannedMean`.
+
+    The other people form groups of equal sizes, as many as have the same share, and at most `MOST_GROUPS`
+    groups in total.
+    """
+
+    mean: float
+    sd: float
+    half: float
+    share: float
+    kind: SampleKind = "groups"
+
+    @property
+    def title(self) -> str:
+        """What is planned, with the share that is assumed."""
+        return f"mean of a group with a share of {self.share:.4g} of the n people"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of groups."""
+        return (min(max(math.ceil(1.0 / self.share), 2), MOST_GROUPS),)
+
+    def expected(self, n: float, sds: tuple[float, ...], laplace: bool, level: float) -> Expected:
+        """Return the interval of `privinf.stats.mean` with ``by=`` at the expected sums."""
+        n = max(round(n), 2)
+        a, _, b = sds
+        (k,) = self.shape
+        N = n * np.array([self.share, *[(1.0 - self.share) / (k - 1)] * (k - 1)])
+        bias = np.where(MIN_COUNT_SDS * a < N, a**2 * (1.0 + self.mean**2) / N, 0.0)
+        P = N * (1.0 - self.mean**2 - self.sd**2) + bias
+        model = GroupModel.from_sums(N, N * self.mean, P, n, (a, b), laplace=laplace)
+        low, high = model.mean_sets(level)
+        people = float(N[0])
+        noise = a * math.sqrt(1.0 + self.mean**2 * (1.0 - 1.0 / k)) / people
+        return Expected(
+            width=self.half * float(high[0] - low[0]),
+            sampling_se=self.half * self.sd / math.sqrt(people),
+            noise_se=self.half * noise,
+            laplace=False,  # noise of a sum and of a count, which is nearly normal
         )
 
 
@@ -171,9 +229,15 @@ class PlannedCell(SampleModel):
     cells: int
     share: float
     target: CountTarget
-    title: str = "count of a cell"
     kind: SampleKind = "cells"
     shape: tuple[int, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What is planned, with the share that is assumed."""
+        if self.target == "table":
+            return f"count of a cell with a share of {self.share:.4g} of the records"
+        return f"share of a cell in the population, assumed to be {self.share:.4g}"
 
     @property
     def depends_on_n(self) -> bool:
@@ -344,7 +408,7 @@ class SamplePlan:
         Returns
         -------
         float
-            Epsilon, or mu or rho if the plan has mu or rho; to 0.5%.
+            Epsilon, or mu or rho if the plan has mu or rho; to 0.5%, rounded up to four digits.
 
         Raises
         ------
@@ -366,7 +430,7 @@ class SamplePlan:
                 f"no {self._level} up to {LARGEST_LEVEL:g} is enough for {n:,} people, because of the "
                 "sampling error alone: n_for() returns the number of people"
             )
-        return float(f"{_least(enough, 1e-6, LARGEST_LEVEL):.4g}")
+        return rounded_budget(_least(enough, 1e-6, LARGEST_LEVEL))
 
     def summary(self) -> str:
         """Return the plan as text: expected widths for several numbers of people, and the guesses.
@@ -435,11 +499,13 @@ def _least(enough: Callable[[float], bool], low: float, high: float) -> float:
 
 
 @error_boundary
+@refuses(GROUP_REFUSALS)
 def plan_mean(
     *,
     bounds: Pair,
     sd: float,
     mean: float | None = None,
+    share: float | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     mu: float | None = None,
@@ -457,6 +523,10 @@ def plan_mean(
         Guess of the standard deviation of the values.
     mean : float, optional
         Guess of their mean; default: the middle of the bounds.
+    share : float, optional
+        Guess of the share of the people who are in one group. The plan is then for the mean of this group in
+        a result of `mean` with ``by=``. ``sd`` and ``mean`` are those of the group, and n is the number of
+        people in the table, not in the group. By default the plan is for the mean of all people.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee of the release. Give exactly one of `epsilon`, `mu` and
         `rho`. ``epsilon=inf`` plans without noise.
@@ -494,9 +564,14 @@ def plan_mean(
     >>> plan = pi.stats.plan_mean(bounds=(0, 60), sd=8, epsilon=1, delta=1e-6)
     >>> round(plan.width(2000), 2), plan.n_for(width=1.0)
     (0.72, 1093)
+    >>> group = pi.stats.plan_mean(bounds=(0, 60), sd=8, share=0.1, epsilon=1, delta=1e-6)
+    >>> group.width(2000) > plan.width(200)
+    True
     """
     center, spread, half = _units(bounds, sd, mean)
-    model = PlannedMean(mean=center, sd=spread, half=half)
+    model: SampleModel = PlannedMean(mean=center, sd=spread, half=half)
+    if share is not None:
+        model = PlannedGroupMean(mean=center, sd=spread, half=half, share=check_fraction(share, "share"))
     spending = SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho).spending()
     return _plan(model, dict(spending), noise, confidence_level)
 

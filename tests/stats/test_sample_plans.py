@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import privinf as pi
+from privinf.accounting.budget import rounded_budget
 from privinf.errors import ArgumentError, NotAvailableError
 
 NOISES = ["gaussian", "laplace"]
@@ -22,6 +23,11 @@ def released(kind, noise, seed):
     words = {**SPENT, "noise": noise, "rng": seed}
     if kind == "mean":
         return ends(pi.stats.mean(np.clip(rng.normal(30, 8, 1500), 0, 60), bounds=(0, 60), **words))
+    if kind == "group":
+        group = rng.choice(["a", "b", "c"], 3000, p=[0.05, 0.25, 0.7])
+        x = np.clip(rng.normal(30, 8, 3000), 0, 60)
+        means = pi.stats.mean(x, by=group, levels=["a", "b", "c"], bounds=(0, 60), **words)
+        return means.table.iloc[0, -2:].to_numpy()
     if kind == "difference":
         second = rng.random(3000) < 0.3
         x = np.clip(rng.normal(30, 8, 3000) + 1.5 * second, 0, 60)
@@ -37,6 +43,8 @@ def planned(kind, noise):
     words = {**SPENT, "noise": noise}
     if kind == "mean":
         return pi.stats.plan_mean(bounds=(0, 60), sd=8, **words), 1500
+    if kind == "group":
+        return pi.stats.plan_mean(bounds=(0, 60), sd=8, share=0.05, **words), 3000
     if kind == "difference":
         return pi.stats.plan_difference(bounds=(0, 60), sd=8, share=0.3, **words), 3000
     if kind == "proportion":
@@ -46,7 +54,7 @@ def planned(kind, noise):
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("kind", ["mean", "difference", "proportion", "counts", "shares"])
+@pytest.mark.parametrize("kind", ["mean", "group", "difference", "proportion", "counts", "shares"])
 def test_widths_are_those_of_releases(kind, noise):
     plan, n = planned(kind, noise)
     widths = [np.diff(released(kind, noise, seed)) for seed in range(25)]
@@ -67,7 +75,7 @@ def test_power_is_that_of_releases(kind, null, noise):
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("kind", ["mean", "difference", "proportion", "shares"])
+@pytest.mark.parametrize("kind", ["mean", "group", "difference", "proportion", "shares"])
 def test_people_and_budgets_attain_their_goals(kind, noise):
     plan, n = planned(kind, noise)
     width = 0.8 * plan.width(n)
@@ -106,6 +114,16 @@ def test_a_plan_prints_widths_by_the_number_of_people():
     text = repr(pi.stats.plan_mean(bounds=(0, 60), sd=8, **SPENT))
     assert "Planned mean: epsilon 0.5, delta 1e-06; 95% intervals" in text
     assert "10,000" in text
+    group = repr(pi.stats.plan_mean(bounds=(0, 60), sd=8, share=0.1, **SPENT))
+    assert "Planned mean of a group with a share of 0.1 of the n people" in group
+    shares = repr(pi.stats.plan_counts(cells=6, target="population", **SPENT))
+    assert "Planned share of a cell in the population, assumed to be 0.1667" in shares
+    assert "share of 0.1667 of the records" in repr(pi.stats.plan_counts(cells=6, **SPENT))
+
+
+def test_needed_budgets_are_rounded_up():
+    for level, rounded in ((3.1557010215938157, 3.156), (0.0999961, 0.1), (2.0, 2.0), (123.41, 123.5)):
+        assert rounded_budget(level) == rounded >= level
 
 
 @pytest.mark.parametrize(
@@ -114,6 +132,8 @@ def test_a_plan_prints_widths_by_the_number_of_people():
         (lambda: pi.stats.plan_mean(bounds=(0, 1), sd=0.6, mu=1.0), "impossible for values between 0 and 1"),
         (lambda: pi.stats.plan_mean(bounds=(1, 0), sd=0.1, mu=1.0), "lower one first"),
         (lambda: pi.stats.plan_mean(bounds=(0, 1), sd=0.1, epsilon=1.0), "delta"),
+        (lambda: pi.stats.plan_mean(bounds=(0, 1), sd=0.1, by="region", mu=1.0), "by= .*pass share="),
+        (lambda: pi.stats.plan_mean(bounds=(0, 1), sd=0.1, groups=4, mu=1.0), "groups= .*pass share="),
         (lambda: pi.stats.plan_proportion(share=1.5, mu=1.0), "share"),
         (lambda: pi.stats.plan_counts(cells=1, mu=1.0), "cells"),
         (lambda: pi.stats.plan_mean(bounds=(0, 1), sd=0.1, mu=1.0).n_for(), "either width="),
