@@ -359,9 +359,8 @@ def _rate(sums: LogisticSums, rho: float) -> float:
     rate = float(release.mean[0])
     lowest = max(FEWEST_SDS * release.sd, 1.0 / sums.n)
     if not lowest < rate < 1.0 - lowest:
-        raise TooRareResponse(
-            TOO_RARE.format(rate, release.sd), min(max(rate, 1.0 / sums.n), 1.0 - 1.0 / sums.n)
-        )
+        end = 1.0 / max(sums.n, 2)  # a site can have one row
+        raise TooRareResponse(TOO_RARE.format(rate, release.sd), min(max(rate, end), 1.0 - end))
     return rate
 
 

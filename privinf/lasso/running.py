@@ -408,7 +408,9 @@ def fit_logistic_by_site(rows: LassoRows, ledger: Ledger, options: LassoOptions,
     before = len(ledger.entries)
     with server.reserving([price]):
         sites = fit_logistic_sites(server, rows.units(), site_plan)
-    report = PrivacyReport.from_entries(charged_since(ledger, before), ledger=ledger, delta=plan.delta)
+    report = PrivacyReport.from_entries(
+        charged_since(ledger, before), ledger=ledger, delta=plan.delta, nobs=rows.total
+    )
     return logistic_results_by_site(sites, site_plan, rows, report)
 
 

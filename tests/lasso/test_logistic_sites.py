@@ -140,6 +140,26 @@ def test_a_site_whose_response_is_rare_pays_for_its_rate_and_has_no_interval():
         assert fit.agreement("x6").pvalue < 0.01
 
 
+@pytest.mark.parametrize("epsilon", [3.0, math.inf])
+def test_a_site_of_one_row_loses_no_other_site(epsilon):
+    """As after a typing error in one label."""
+    y, X, sites = draw()
+    sites = np.where(np.arange(len(sites)) == 5, "nroth", sites.astype(object))
+    fit = model((y, X, sites)).fit(**SPEND | {"epsilon": epsilon}, rng=1)
+    single = fit.site("nroth")
+    assert single.nobs == 1
+    assert "too rare" in single.estimate.weak_reason
+    assert 0.0 < float(fit.to_frame().loc["nroth", "rate"]) < 1.0
+    assert [site for site, _ in fit.pairs] == [label for label in LABELS for _ in TARGETS]
+
+
+def test_epsilon_of_a_budget_in_rho_is_that_at_one_part_in_two_n(monkeypatch):
+    monkeypatch.setattr("privinf.accounting.report.DEFAULT_DELTA", 0.5)
+    words = {name: value for name, value in SPEND.items() if name not in ("epsilon", "delta")}
+    fit = model().fit(**words, rho=0.5, rng=1)
+    assert fit.privacy.default_delta == 0.5 / (3 * N)
+
+
 def test_where_the_response_is_rare_everywhere_the_rate_alone_is_charged():
     fit = model(draw(intercepts=(-9.0, -9.0, -9.0))).fit(**SPEND, rng=1)
     assert fit.estimate.cov is None
