@@ -243,7 +243,7 @@ def find_bounds(
         clips=clips,
         unit=unit,
         max_rows=max_rows,
-        privacy=PrivacyReport.from_entries(entries, budget.ledger, delta=budget.delta),
+        privacy=PrivacyReport.from_entries(entries, budget.ledger, delta=budget.delta, nobs=n),
     )
 
 

@@ -334,11 +334,13 @@ def describe(
     ends: dict[str, list[float]] = {}
     counted: list[tuple[tuple[Any, Any], Any]] = []
     complete: dict[str, CompleteRows] = {}
+    n: int | None = None
     with charged_for(f"describe: {', '.join(names)}"):
         for name in names:
             if name in factors:
                 result = level_counts(spending(request, budget.mu * math.sqrt(part)), (name,), level)
                 entries += result.release.entries
+                n = result.release.nobs
                 counted += _level_rows(name, result)
                 complete |= {} if result.complete is None else {name: result.complete}
                 continue
@@ -349,6 +351,7 @@ def describe(
             sums = spending(request, column.spending.mu * math.sqrt(SUMS_SHARE * part)).release(query)
             first, lines = column.first_distribution((1.0 - SUMS_SHARE) * part, Labels.DESCRIBE)
             entries += [*sums.entries, *lines]
+            n = sums.nobs
             mean = described(sums, level=level)
             z = two_sided(level)
             quarters = ordered_intervals(
@@ -370,7 +373,7 @@ def describe(
     return Description(
         table=pd.DataFrame(estimates, index=["count", "mean", "std", *ROWS_WITH_INTERVALS[1:]]),
         intervals=pd.DataFrame(ends, index=index),
-        privacy=PrivacyReport.from_entries(entries, ledger, delta=budget.delta),
+        privacy=PrivacyReport.from_entries(entries, ledger, delta=budget.delta, nobs=n),
         missing=request.rows.missing,
         levels=levels,
         complete=complete,

@@ -659,7 +659,9 @@ def _quantiles(
         nobs=column.columns.n,
         noise="gaussian",
         entries=tuple(entries),
-        recorded=PrivacyReport.from_entries(entries, request.options.ledger, delta=column.spending.delta),
+        recorded=PrivacyReport.from_entries(
+            entries, request.options.ledger, delta=column.spending.delta, nobs=column.columns.n
+        ),
         missing=request.rows.missing,
     )
     clipped = Note(CLIPPED_QUANTILES.format(column.low, column.high), "header")
@@ -724,7 +726,9 @@ def clipped_release(
         second = replace(spending(request, rest), schema=request.schema.fill({name: (clip.low, clip.high)}))
         sums = second.release(query)
     entries = (*first, *sums.entries)
-    recorded = PrivacyReport.from_entries(entries, request.options.ledger, delta=column.spending.delta)
+    recorded = PrivacyReport.from_entries(
+        entries, request.options.ledger, delta=column.spending.delta, nobs=sums.nobs
+    )
     return replace(sums, entries=entries, recorded=recorded), clip
 
 

@@ -171,5 +171,5 @@ def release_cells(
         trust=records.trust,
         missing=records.missing,
         entries=release.entries,
-        recorded=PrivacyReport.from_entries(release.entries, ledger, delta=delta),
+        recorded=PrivacyReport.from_entries(release.entries, ledger, delta=delta, nobs=records.n),
     )

@@ -99,6 +99,21 @@ def test_other_levels_need_no_delta(name, word):
         ENTRY_POINTS[name](ledger, **{word: 3.0}, rng=0)
 
 
+@pytest.mark.parametrize(
+    "name", ["OLS", "Logit", "MomentOLS", "find_bounds", "stats.mean", "stats.quantile", "stats.describe"]
+)
+def test_a_default_delta_is_at_most_one_in_two_n(name, monkeypatch):
+    monkeypatch.setattr("privinf.accounting.report.DEFAULT_DELTA", 0.5)
+    assert ENTRY_POINTS[name](Ledger(), mu=1.0, rng=0).privacy.default_delta == 0.5 / N
+
+
+def test_default_deltas_of_clipped_means_and_of_curves_are_at_most_one_in_two_n(monkeypatch):
+    monkeypatch.setattr("privinf.accounting.report.DEFAULT_DELTA", 0.5)
+    mean = pi.stats.mean(TABLE.x, bounds=(-1, 1), clip="auto", mu=1.0, rng=0)
+    curve = pi.survival.KaplanMeier(TABLE.x + 1.0, TABLE.b, horizon=2.0).fit(mu=1.0, rng=0)
+    assert mean.privacy.default_delta == curve.privacy.default_delta == 0.5 / N
+
+
 @pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
 @pytest.mark.parametrize("name", ["OLS", "MomentOLS", "stats.mean", "noisy_scalar", "DebiasedLasso"])
 def test_no_noise_needs_no_delta(name):
