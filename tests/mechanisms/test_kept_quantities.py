@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import privinf as pi
-from privinf.mechanisms.statistics import terms
+from privinf.mechanisms.statistics import curved, terms
 from privinf.mechanisms.statistics.loops import MANY_VALUES, above
 from privinf.mechanisms.statistics.terms import BlockQuantities, KeptQuantities
 from privinf.schema import reading
@@ -93,9 +93,21 @@ def test_a_quantity_is_made_again_for_other_arguments_and_dropped_after_a_query_
     assert made == ["x", "y", "x"]
 
 
-def test_quantities_of_rows_are_not_pickled():
-    with pytest.raises(TypeError, match="pickled"):
-        pickle.dumps(KeptQuantities())
+def test_quantities_of_rows_are_not_pickled_or_shown(rows, monkeypatch):
+    for quantities in (KeptQuantities(), BlockQuantities({"point": np.arange(3.0)})):
+        with pytest.raises(TypeError, match="raw rows"):
+            pickle.dumps(quantities)
+    shown = []
+    make_point = curved._point
+
+    def recorded(reader):
+        shown.extend(map(repr, (point := make_point(reader), reader.read(), reader._quantities)))
+        return point
+
+    monkeypatch.setattr(curved, "_point", recorded)
+    pi.Logit.from_formula(FORMULA.format("t"), rows, schema=SCHEMA).fit(epsilon=3.0, delta=1e-6, rng=1)
+    assert shown
+    assert not any("array" in text for text in shown)
 
 
 def test_many_values_have_the_places_of_few_among_thresholds():

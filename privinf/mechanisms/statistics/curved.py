@@ -119,7 +119,7 @@ SMALLEST_STEP = 1e-6  # the same without noise, where means are not from tables
 COUNTED = ("score", "curvature", "residual")  # sizes of records that can be counted above thresholds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class _Point:
     """A block's rows at theta, whatever their weights: eta, the exposure, v, the mean m, c and e."""
 

@@ -61,6 +61,7 @@ S = TypeVar("S", bound=Summand)
 
 NARROW = 16  # columns up to which blocks of rows are cut as if a statistic used all of them
 KEPT_NUMBERS = 1 << 19  # numbers of a table up to which quantities of its rows are kept between queries
+NOT_PICKLED = "quantities of raw rows cannot be pickled"
 
 # ---- quantities of rows
 
@@ -88,6 +89,9 @@ class BlockQuantities:
         if key not in self.values:
             self.values[key] = self._earlier[key] if key in self._earlier else make()
         return cast("T", self.values[key])
+
+    def __reduce__(self) -> Any:
+        raise TypeError(NOT_PICKLED)
 
 
 class KeptQuantities:
@@ -125,13 +129,13 @@ class KeptQuantities:
         return not block.lent and block.features.size <= KEPT_NUMBERS
 
     def __reduce__(self) -> Any:
-        raise TypeError("quantities of raw rows cannot be pickled")
+        raise TypeError(NOT_PICKLED)
 
 
 # ---- rows
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PlacedRows:
     """Columns of a block, as integers in units where they are on their grid.
 
