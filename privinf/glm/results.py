@@ -422,7 +422,7 @@ def _column(exog: ColumnsLike | None, name: str) -> ArrayLike | None:
     """Return a column of new rows, or its single value; None if they have no column of this name."""
     table: Any = labelled(exog) if exog is not None else None
     if isinstance(table, pd.DataFrame | pd.Series | Mapping) and name in table:
-        return np.asarray(table[name], dtype=np.float64)
+        return np.asarray(table[name])
     return None
 
 

@@ -841,6 +841,8 @@ def test_predictions_use_the_exposure_of_new_rows():
     for wrong, text in ((0.0, "positive"), ([1.0, 2.0], "one number for each of the 3"), (np.inf, "finite")):
         with pytest.raises(pi.errors.ArgumentError, match=text):
             fit.predict(new, exposure=wrong)
+    with pytest.raises(pi.errors.ArgumentError, match="months must be numeric"):
+        fit.predict(new.assign(months=["2", "6", "?"]))
     bare = pi.Poisson.from_formula("y ~ x", table, schema=schema).fit(epsilon=math.inf)
     with pytest.raises(pi.errors.ArgumentError, match="fitted without"):
         bare.get_prediction(new, exposure=2.0)
