@@ -1,6 +1,6 @@
 """Coverage of proportional-hazards fits: ``python benchmarks/proportional_hazards.py [FITS]``.
 
-Writes benchmarks/results/proportional_hazards.md, of 200 fits a row by default. The fits are those of `pi.PHReg`,
+Writes benchmarks/results/proportional_hazards.md, of 500 fits a row by default. The fits are those of `pi.PHReg`,
 with sums in doubles and seeded noise (`studies.hazards.simulated`). The target is Cox's regression in the population. In simulated tables its
 coefficients are those of the law. Tables of the package scikit-survival are resampled as populations, where that
 package is installed, and the target is Cox's regression in the table. Columns are cut to public bounds and scaled to
@@ -38,7 +38,7 @@ from studies.hazards.simulated import SimulatedFit, simulated_fit
 from studies.simulation import binomial_limits
 
 PAGE = Path(__file__).parent / "results" / "proportional_hazards.md"
-FITS = 200  # a row, by default
+FITS = 500  # a row, by default
 MODEL_FITS = 100  # of `pi.PHReg` itself
 FOLLOWED_FITS = 60  # a row of follow-up by the model
 DELTA = 1e-6
@@ -128,6 +128,7 @@ ROWS: list[tuple[str, Callable[[], Law | Table | None], int, tuple[float, ...]]]
     ("mixed, d = 3", lambda: MIXED, 5_000, (1.0, 2.0, 4.0)),
     ("mixed, d = 6", lambda: Law(columns=6), 5_000, (1.0, 4.0)),
     ("mixed, d = 3", lambda: MIXED, 20_000, (1.0, 4.0)),
+    ("mixed, d = 3", lambda: MIXED, 100_000, (1.0, 4.0)),
     ("mixed, d = 6", lambda: Law(columns=6), 20_000, (1.0,)),
     ("Weibull 2.5", lambda: Law(shape=2.5), 20_000, (1.0,)),
     ("Weibull 0.5", lambda: Law(shape=0.5), 20_000, (1.0,)),
