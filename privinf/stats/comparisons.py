@@ -604,7 +604,7 @@ def anova_oneway(
     >>> x = rng.normal(5.0, 1.0, 6000) + 0.3 * (g == "c")
     >>> r = pi.stats.anova_oneway(x, g, levels=["a", "b", "c"], bounds=(0, 10), mu=0.5, rng=0)
     >>> bool(r.pvalue < 0.001), r.pairwise().table.shape
-    (True, (3, 4))
+    (True, (3, 5))
     """
     options = base.SampleOptions(
         data=data,

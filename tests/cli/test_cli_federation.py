@@ -182,7 +182,7 @@ def test_a_fit_over_sites_whose_rows_have_gaps(folder):
             'model = "FederatedGLM"\nformula = "ill ~ age + dose - 1"\nrho = 0.1\nout = "no constant"\n'
         )
         refused(
-            run("federation", "fit", "hospitals/fit.toml"), "missing='drop' needs a model with a constant"
+            run("federation", "fit", "hospitals/fit.toml"), "--missing drop needs a model with a constant"
         )
         assert run("site", "status", "north", "--json").output == before
 

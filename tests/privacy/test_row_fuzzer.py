@@ -53,7 +53,9 @@ def test_no_fit_of_hostile_rows_raises_after_its_charge_in_many_runs():
 def test_every_public_model_and_test_is_fuzzed():
     fitted = {name for name in dir(pi) if hasattr(getattr(pi, name), "fit")} - {"PrivacyReport"}
     tested = {
-        f"stats.{name}" for name in dir(pi.stats) if name.islower() and callable(getattr(pi.stats, name))
+        f"stats.{name}"
+        for name in dir(pi.stats)
+        if name.islower() and callable(getattr(pi.stats, name)) and not name.startswith("plan_")  # no rows
     }
     entry_points = " ".join(ENTRY_POINTS)
     assert [name for name in sorted(fitted | tested) if name not in entry_points] == []

@@ -354,6 +354,6 @@ def test_terms_of_the_paper_s_variance_add_up(parties):
     sites = np.array([site for site, _ in fit.pairs])
     assert (fit.estimate.cov[sites[:, None] != sites] == 0.0).all()
     assert "all terms are independent" in fit.variance_formula.equation
-    with pytest.raises(NotAvailableError, match="no slopes of the scores"):
+    with pytest.raises(NotAvailableError, match="paper's variant do not compare"):
         fit.differs
     assert 0.0 <= fit.agreement().pvalue <= 1.0
