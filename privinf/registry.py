@@ -27,13 +27,16 @@ class StoredModel:
         ``"module:attribute"`` of the class.
     system : str or None
         Of the function ``(release, settings)`` that makes the estimating equation again, of the release or of
-        the ``scores`` among the settings; None: not kept.
+        the ``scores`` among the settings. None: the class makes it from the settings, or there is none.
+    has_equation : bool
+        Whether fits have an estimating equation, for score tests.
     studies : mapping of str to str
         Methods of studies: how the method's name begins, and the module of studies that made the results.
     """
 
     results: str
     system: str | None = None
+    has_equation: bool = True
     studies: Mapping[str, str] = field(default_factory=lambda: NOTHING)
 
 
@@ -76,9 +79,11 @@ MODELS: Mapping[str, StoredModel] = {
     "NegativeBinomial": replace(_GLM, results="privinf.glm.results:NegativeBinomialResults"),
     "FederatedGLM": replace(_GLM, results="privinf.glm.results:FederatedGLMResults"),
     "PHReg": StoredModel("privinf.glm.hazards.results:PHRegResults"),
-    "DebiasedLasso": StoredModel("privinf.lasso.results:LassoResults", studies=_PAPER_LASSO),
+    "DebiasedLasso": StoredModel(
+        "privinf.lasso.results:LassoResults", has_equation=False, studies=_PAPER_LASSO
+    ),
     "DebiasedLasso by site": StoredModel(
-        "privinf.lasso.heterogeneous.results:SiteResults", studies=_PAPER_LASSO
+        "privinf.lasso.heterogeneous.results:SiteResults", has_equation=False, studies=_PAPER_LASSO
     ),
     "RMGMOLS": _MIXED,
     "DGMOLS": _MIXED,

@@ -244,7 +244,7 @@ class ScoreTests:
                     f"score tests and score intervals are not available for this fit: {reason}"
                 )
             stored = MODELS.get(context.model)
-            never_kept = stored is not None and stored.system is None
+            never_kept = stored is not None and not stored.has_equation
             raise NotAvailableError(
                 "score tests and score intervals need a released estimating equation, but "
                 + (NEVER_KEPT if never_kept else LEFT_OUT).format(context.model)

@@ -196,6 +196,16 @@ def test_results_come_back_from_their_file(result, tmp_path):
     assert loaded.follow_up == result.follow_up
 
 
+def test_a_fit_without_noise_comes_back_from_a_file_without_records(tmp_path):
+    fit = fitted(table(2_000), epsilon=math.inf, rng=None)
+    fit.save(tmp_path / "fit", records=False)
+    loaded = pi.load_results(tmp_path / "fit")
+    pd.testing.assert_series_equal(loaded.params, fit.params)
+    assert loaded.follow_up == fit.follow_up == math.inf
+    with pytest.raises(NotAvailableError, match="saved with records=False"):
+        loaded.score_test("age = 0")
+
+
 def test_arrays_and_formulas_are_one_model():
     frame = table()
     columns = frame[["treated", "age"]].assign(b=(frame["group"] == "b").astype(float))

@@ -176,7 +176,7 @@ class PHRegResults(Results):
         settings = self._hazards
         if not isinstance(settings, Mapping) or not settings.keys() >= {"stop", "later", "events"}:
             raise ArgumentError("settings of a PHReg result must hold its stop and its events")
-        check_number(self.follow_up, "stop", low=0.0, high=math.inf)
+        check_number(self.follow_up, "stop", low=0.0, infinite=True)
         check_number(self.events_after_stop, "later", low=0.0, high=1.0)
 
     @classmethod
