@@ -131,7 +131,7 @@ def estimates(result: Any, *, ax: Axes | None = None) -> Axes:
     center = np.array([row.estimate for row in rows], dtype=np.float64)
     interval = np.array([(row.low, row.high) for row in rows], dtype=np.float64)
     places = np.arange(len(rows), dtype=np.float64)
-    if hasattr(result, "to_pandas"):
+    if hasattr(result, "suppress"):
         ax.barh(places, center, color=JOINT, height=0.62, alpha=0.45)
     level = 100.0 * result.confidence_level
     _draw_intervals(ax, places, center, interval, f"{level:g}% interval")

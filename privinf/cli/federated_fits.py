@@ -72,6 +72,10 @@ FIT_WORDS = {
     "PHReg": ("follow_up", "relation", "max_colluding"),
     STATISTIC: ("max_colluding",),
 }
+CURVES = (
+    "{}: survival curves have no plan file; in Python, pass the federation as data= to "
+    "pi.survival.KaplanMeier (see the section on several hospitals of the page on survival curves)"
+)
 SIMULATED = (
     "this is only for simulated data and needs --simulation, which the policy of every site must allow"
 )
@@ -144,6 +148,10 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
             f"{path}: set either model (the key 'model', to one of {', '.join(FEDERATED_MODELS)}) or the "
             "name of a site's statistic (the key 'statistic')"
         )
+    if content.get("model") in ("KaplanMeier", "NelsonAalen"):
+        raise ArgumentError(CURVES.format(path))
+    if "FILL IN" in str(content.get("formula")):
+        raise ArgumentError(f"{path}: replace the text 'FILL IN: y ~ a + b' by the formula of the model")
     model = _choice(content["model"], FEDERATED_MODELS, path, "'model'") if "model" in content else STATISTIC
     for name in ("formula", "out", *(content.keys() & {STATISTIC, "schema", "checkpoint"})):
         if not isinstance(content.get(name), str) or not content[name].strip():

@@ -175,6 +175,13 @@ def _checked_heads(content: dict[str, Any]) -> dict[str, tuple[str, SignedHead]]
     return heads
 
 
+LOAD_ROSTER = (
+    ": read a file of 'privinf site roster' with Roster.from_json(Path(file).read_text()); the roster of a "
+    "federation is json.loads(Path('federation.json').read_text())['roster'], which Roster.from_json reads too"
+)
+LOAD_KEY = ": load a file with IdentityKey.load(path)"
+
+
 class EndOptions(TypedDict, total=False):
     """The signers of replies and of queries, and the store of heads: as for `ClientEnvelope`."""
 
@@ -230,9 +237,13 @@ class ClientEnvelope:
         if roster is not None and not isinstance(roster, Roster):
             raise ArgumentError(
                 f"roster= must be a Roster object (the public keys of all sites), got {type(roster).__name__}"
+                f"{LOAD_ROSTER if isinstance(roster, (str, PathLike)) else ''}"
             )
         if key is not None and not isinstance(key, IdentityKey):
-            raise ArgumentError(f"key= must be an IdentityKey, got {type(key).__name__}")
+            raise ArgumentError(
+                f"key= must be an IdentityKey, got {type(key).__name__}"
+                f"{LOAD_KEY if isinstance(key, (str, PathLike)) else ''}"
+            )
         if roster is not None and not roster.signed:
             raise ArgumentError(
                 "roster= has no keys to verify signatures, so replies of the sites cannot be checked; make a "

@@ -67,6 +67,11 @@ NOT_OF_COMPLETE: dict[SampleKind, tuple[str, str]] = {
         "Leave margins=True out (margins are then sums of cells)",
     ),
 }
+NO_DELTA = (
+    "delta= is missing: epsilon= needs it to choose between Gaussian and Laplace noise, whichever is smaller. "
+    "A common choice is delta=1e-06, and delta should be at most 1/n. For pure epsilon-differential privacy "
+    "(Laplace noise), pass delta=0 or noise='laplace'"
+)
 PURE_SUMS = "For pure epsilon-differential privacy (Laplace noise), pass noise='laplace'"
 
 
@@ -609,6 +614,8 @@ def _laplace(statistic: SampleStatistic, words: SpendingWords, noise: NoiseChoic
         return False
     possible = noise == "auto" and statistic.l1 is not None and words.get("calibration") != "classic"
     if delta is None or (is_zero(delta) and not possible):
+        if delta is None and possible:
+            raise ArgumentError(NO_DELTA)
         check_delta(delta, pure="" if statistic.l1 is None else PURE_SUMS)
     if not possible or statistic.l1 is None:
         return False

@@ -482,8 +482,13 @@ def declared_levels(schema: Schema, column: str) -> tuple[Level, ...]:
     """
     item = schema[column]
     if not isinstance(item, Factor):
+        yes_no = (item.low, item.high) == (0.0, 1.0)
+        remedy = (
+            ": declare it as [0, 1] instead of the bounds (0, 1), or use it without C()" if yes_no else ""
+        )
         raise SchemaError(
             f"column {column!r} must be declared with levels, as levels = [...], to be used as a factor"
+            f"{remedy}"
         )
     return item.levels
 

@@ -17,6 +17,7 @@ from privinf.errors import (
     ArgumentError,
     ChangedTargetWarning,
     LargeDeltaWarning,
+    NotAvailableError,
     SchemaError,
     SensitivityError,
 )
@@ -85,6 +86,10 @@ TEST_INTERVALS = (
 TEST_ESTIMATES = "a test has statistic, pvalue and df, and its estimates are in table"
 SIMULATED_PVALUE = "The p-value comes from simulated releases, so it cannot be below {:.4g}."
 JOINT = "All {} intervals hold together at the level."
+LAPLACE_COST = (
+    "The noise is Laplace noise, which counts with mu = {:.3g} when several releases are composed. Gaussian "
+    "noise of the same epsilon has a smaller mu; it is the default with a ledger."
+)
 NO_GROUPS = "levels= and simultaneous= are for groups: pass by=, or leave them out"
 NO_BOUNDS = (
     "{!r} has no public bounds. Pass bounds= (for groups, pass levels=), or pass names of columns instead of "
@@ -108,6 +113,11 @@ NAMES_OR_ARRAYS = (
 ONE_COLUMN = (
     "data= must be a table, not one column: pass the whole table, or pass the column as an array together "
     "with bounds= or levels="
+)
+A_FEDERATION = (
+    "data= is a federation, and the functions of pi.stats read the table of one curator: fit a model such as "
+    "pi.OLS (the means of groups are a regression on their factor) or pi.survival.KaplanMeier to the "
+    "federation, or release a sum by SecureServer(federation).vector_sum(...)"
 )
 TABLE_AS_DATA = "{}= is a table: pass the table as data=, after the other arguments or by its name"
 TABLE_TWICE = "the table was passed twice, after the formula and as data="
@@ -270,6 +280,8 @@ def _check_column(name: str, argument: object, data: object) -> None:
         raise ArgumentError(SEVERAL_NAMES.format(name))
     if not is_table(data) and hasattr(data, "to_frame"):
         raise ArgumentError(ONE_COLUMN)
+    if hasattr(data, "ask") and hasattr(data, "sites"):
+        raise ArgumentError(A_FEDERATION)
 
 
 def is_table(argument: object) -> bool:
@@ -687,7 +699,20 @@ class StatResult(PortableTest):
     def _notes(self) -> tuple[Note, ...]:
         least = self.least_pvalue
         simulated = (Note(SIMULATED_PVALUE.format(least), "detail"),) if least else ()
-        return (*complete_sample_notes(self.complete), *ranked(self.ranked_notes), *simulated)
+        return (
+            *complete_sample_notes(self.complete),
+            *ranked((*self.ranked_notes, *self._laplace_note())),
+            *simulated,
+        )
+
+    def _laplace_note(self) -> tuple[Note, ...]:
+        """Return the note on the cost of Laplace noise in compositions; none of Gaussian noise."""
+        if self.release.noise != "laplace":
+            return ()
+        try:
+            return (Note(LAPLACE_COST.format(self.privacy.mu), "table"),)
+        except NotAvailableError:
+            return ()
 
     def _facts(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         label = observations_label(self.complete)

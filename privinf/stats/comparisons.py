@@ -16,7 +16,7 @@ from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.mechanisms.samples import SampleQuery, SampleSums, joined_rows
 from privinf.results.notes import Note
 from privinf.results.rendering import PrivateSummary, SummaryColumn, shown_pvalue
-from privinf.schema import Schema
+from privinf.schema import Factor, Schema
 from privinf.stats import base
 from privinf.stats.groups import LEAST_RANK, GroupModel, clip_cautions, contrast_weights
 from privinf.stats.quantiles import CORE_TARGET, CoreClip, clipped_groups
@@ -54,8 +54,8 @@ NO_GROUPS = (
     "or a formula such as 'values ~ groups' as the first argument"
 )
 NO_LEVELS = (
-    "column {!r} has no declared levels, so it cannot be the groups: declare its levels in the schema, or "
-    "pass levels="
+    "column {!r} has no declared levels, so it cannot be the groups: declare its levels in the schema (the "
+    "bounds (0, 1) if it is 0 or 1), or pass levels="
 )
 TWO_SAMPLES = (
     "two samples must be two arrays; to compare columns of a table, pass a formula and the table, as in "
@@ -83,6 +83,10 @@ JOINT_PAIRS = "The intervals hold jointly, and the p-values are adjusted for the
 SEPARATE_PAIRS = (
     "Each interval and p-value holds separately: among many pairs some differ by chance "
     "(simultaneous=True allows for that)."
+)
+LAPLACE_TAILS = (
+    "The p-values allow for the long tails of Laplace noise, so they are larger than those of Student's "
+    "distribution for the same estimates and standard errors."
 )
 NOT_ONE_PAIR = (
     "the result has {} groups, so it has no single difference of means: pairwise() returns the differences "
@@ -265,10 +269,35 @@ class GroupsResult(base.StatResult):
             confidence_level=level,
             pvalue=float(pvalues[0]) if len(pairs) == 1 else math.nan,
             least_pvalue=LEAST_RANK if simulated else 0.0,
-            ranked_notes=_group_notes(self.release, self.clip),
+            ranked_notes=(
+                *((Note(LAPLACE_TAILS, "table"),) if model.laplace else ()),
+                *_group_notes(self.release, self.clip),
+            ),
             cautions=self.cautions,
             pair_pvalues=tuple(map(float, pvalues)),
         )
+
+    def to_pandas(self) -> pd.Series[float]:
+        """Return the means of the groups as a pandas series.
+
+        Returns
+        -------
+        Series
+            One mean per group, in the order of the levels. If several factors define the groups, the index
+            has one level per factor, so that ``.unstack()`` makes a table.
+        """
+        import pandas as pd
+
+        release = self.release
+        model = GroupModel.released(release)
+        names = list(release.query.by)
+        index = (
+            pd.Index(release.levels[0], name=names[0])
+            if len(names) == 1
+            else pd.MultiIndex.from_product(release.levels, names=names)
+        )
+        means = release.middle[0] + release.half[0] * model.means
+        return pd.Series(means, index, name=release.query.values[0])
 
     def _with_rows(
         self,
@@ -670,8 +699,11 @@ def request_groups(
         raise ArgumentError(NO_GROUPS)
     declared = {"values": base.public_pair(bounds), "groups": None if levels is None else list(levels)}
     request, (value, by) = base.request_columns({"values": values, "groups": groups}, declared, options)
-    if not hasattr(request.schema[by], "levels"):
-        raise SchemaError(NO_LEVELS.format(by))
+    declared_by = request.schema[by]
+    if not isinstance(declared_by, Factor):
+        if (declared_by.low, declared_by.high) != (0.0, 1.0):
+            raise SchemaError(NO_LEVELS.format(by))
+        request = base.with_levels(request, (by,))
     return request, SampleQuery(
         kind="groups", values=(value,), by=(by,), label=Labels.BY.format(values=value, groups=by)
     )

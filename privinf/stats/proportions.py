@@ -485,7 +485,7 @@ def _two_shares(
     if any(not isinstance(kind, Factor) or len(kind.levels) != 2 for kind in declared):
         raise SchemaError(
             f"column {group!r} (the group) and column {outcome!r} (the outcome) must each be a factor with "
-            "two levels"
+            "two levels: use chi2_contingency for more levels"
         )
     release = request.release(
         SampleQuery(

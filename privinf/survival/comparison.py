@@ -49,6 +49,10 @@ RATIO_NOTE = (
     "The hazard ratio is that of {second} to {first}. Its interval has every ratio that the test does not "
     "reject; it assumes proportional hazards up to {end:g}."
 )
+UP_TO_NOTE = (
+    "Up to time {:g}, the test uses all times at which enough records of all groups together are at risk. The "
+    "curve of a single group can end earlier."
+)
 UNBOUNDED_NOTE = "An end of the interval of the hazard ratio is unbounded, because the noise hides the ratio."
 PAIRS_NOTE = "Hazard ratios and tests of all pairs of groups are in .pairwise(), at no further cost."
 NO_RATIO = "Weights other than those of the log-rank test have no hazard ratio: use weights='logrank'."
@@ -216,7 +220,8 @@ class LogRankResult(ReleasedSurvival, PortableTest):
             notes.append(Note(NO_RATIO))
         elif self.weights == "logrank":
             notes.append(Note(PAIRS_NOTE, "table"))
-        notes += [Note(EXPECTED_NOTE, "table"), Note(TEST_NOTE)]
+        notes += [Note(EXPECTED_NOTE, "table")]
+        notes += [Note(UP_TO_NOTE.format(float(self.release.edges[-1])), "table"), Note(TEST_NOTE)]
         return tuple(notes)
 
     def summary(self, notes: SummaryNotes = "main") -> PrivateSummary:

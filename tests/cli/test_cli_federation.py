@@ -547,6 +547,18 @@ def test_a_template_of_the_schema_is_to_be_filled_in(folder):
     assert "are missing in the schema" in run("site", "doctor", "north").output
 
 
+def test_the_plan_that_init_writes_names_what_to_fill_in(folder):
+    made_federation()
+    plan_file = Path("hospitals/fit.toml")
+    written = plan_file.read_text()
+    assert '"PHReg" with status' in written
+    refused(run("federation", "fit", plan_file), "replace the text 'FILL IN: y ~ a + b' by the formula")
+    plan_file.write_text(written.replace('model = "FederatedGLM"', 'model = "KaplanMeier"'))
+    refused(run("federation", "fit", plan_file), "in Python", "pi.survival.KaplanMeier")
+    plan_file.write_text(written.replace("FILL IN: y ~ a + b", "ill ~ age + dose"))
+    assert read_plan(plan_file, Path("hospitals/schema.json")).formula == "ill ~ age + dose"
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -128,6 +128,8 @@ def test_the_same_numbers_as_without_signatures(world):
         ({"roster": Roster(dict(ROSTER.keys))}, "no keys to verify"),
         ({"roster": pinned_keys(NAMES[:2])[1]}, "roster= does not list site 'west'"),
         ({"roster": ROSTER.to_json()}, "roster= must be a Roster"),
+        ({"roster": "roster.json"}, r"read a file .* with Roster\.from_json"),
+        ({"key": "ada.key"}, r"load a file with IdentityKey\.load"),
         ({"key": ANALYST.verifying}, "key= must be an IdentityKey"),
         ({"heads": "heads.json"}, "needs roster="),
     ],

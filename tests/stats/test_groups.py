@@ -151,7 +151,7 @@ def test_what_is_wrong_is_said_before_anything_is_spent():
         pi.stats.ttest_ind("x ~ g", data=FRAME, schema=SCHEMA, **words)
     with pytest.raises(SchemaError, match="no declared levels"):
         pi.stats.anova_oneway(
-            "x ~ x2", FRAME.assign(x2=X), schema=pi.Schema({"x": (0, 1), "x2": (0, 1)}), **words
+            "x ~ x2", FRAME.assign(x2=X), schema=pi.Schema({"x": (0, 1), "x2": (0, 2)}), **words
         )
     with pytest.raises(ArgumentError, match="groups are missing"):
         pi.stats.ttest_ind(A, bounds=(0, 1), **words)

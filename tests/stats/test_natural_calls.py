@@ -22,6 +22,9 @@ ROWS = pd.DataFrame(
 SCHEMA = pi.Schema({"y": (0, 10), "x": (0, 10), "sex": ["f", "m"], "g": ["a", "b", "c"], "sick": (0, 1)})
 OPTIONS = {"mu": 1.0, "rng": 0}
 
+SITE = pi.federation.Site(ROWS[["y", "x"]], pi.Schema({"y": (0, 10), "x": (0, 10)}))
+FEDERATION = pi.federation.InProcessFederation({"north": SITE})
+
 ONE_WAY = [
     (stats.mean, ("y",), {}),
     (stats.mean, ("y",), {"by": "g"}),
@@ -112,6 +115,16 @@ WRONG = [
     (lambda **o: stats.describe("y", schema=SCHEMA, **o), ArgumentError, "as columns="),
     (lambda **o: stats.describe(ROWS.y, schema=SCHEMA, **o), ArgumentError, "must be a table"),
     (lambda **o: stats.describe(ROWS, by="g", schema=SCHEMA, **o), ArgumentError, "by="),
+    (
+        lambda **o: stats.proportions_ztest("sex", "g", data=ROWS, schema=SCHEMA, **o),
+        SchemaError,
+        "use chi2_contingency",
+    ),
+    (
+        lambda **o: stats.mean("y", data=FEDERATION, schema=SCHEMA, **o),
+        ArgumentError,
+        "data= is a federation.*pi.OLS",
+    ),
 ]
 
 
@@ -187,3 +200,35 @@ def test_attributes_of_other_packages_name_those_that_exist():
     for name in ("dispersion", "alpha"):
         with pytest.raises(NotAvailableError, match="negative binomial fits have alpha"):
             getattr(fit, name)
+
+
+def test_a_column_of_zeros_and_ones_is_a_column_of_groups():
+    levels = pi.Schema({"y": (0, 10), "sick": [0, 1]})
+    for function in (stats.ttest_ind, stats.anova_oneway, stats.mannwhitneyu, stats.kruskal):
+        by_bounds = function("y ~ sick", ROWS, schema=SCHEMA, **OPTIONS)
+        assert by_bounds.rows == function("y ~ sick", ROWS, schema=levels, **OPTIONS).rows
+    with pytest.raises(SchemaError, match=r"declare it as \[0, 1\]"):
+        pi.OLS.from_formula("y ~ C(sick)", ROWS, schema=SCHEMA)
+
+
+def test_messages_on_delta_and_notes_on_laplace_noise_agree_with_the_noise():
+    spend = {"schema": SCHEMA, "epsilon": 1.0, "rng": 0}
+    with pytest.raises(ArgumentError, match="choose between Gaussian and Laplace noise"):
+        stats.mean("y", ROWS, **spend)
+    with pytest.raises(ArgumentError, match="Gaussian noise needs it"):
+        stats.mean("y", ROWS, noise="gaussian", **spend)
+    laplace = stats.mean("y", ROWS, delta=1e-6, by="g", **spend)
+    gaussian = stats.mean("y", ROWS, delta=1e-6, by="g", noise="gaussian", **spend)
+    assert f"counts with mu = {laplace.privacy.mu:.3g}" in " ".join(laplace.notes)
+    assert "Laplace" not in " ".join(gaussian.notes)
+    assert laplace.privacy.mu > gaussian.privacy.mu
+    assert "long tails of Laplace noise" in str(laplace.pairwise().summary()).replace("\n", " ")
+    assert "Laplace" not in " ".join(gaussian.pairwise().notes)
+
+
+def test_means_of_groups_are_a_series():
+    one = stats.mean("y", ROWS, by="g", schema=SCHEMA, **OPTIONS)
+    assert list(one.to_pandas().index) == ["a", "b", "c"]
+    assert one.to_pandas().to_numpy() == pytest.approx(one.table["estimate"].to_numpy())
+    two = stats.mean("y", ROWS, by=["g", "sex"], schema=SCHEMA, **OPTIONS)
+    assert two.to_pandas().unstack().shape == (3, 2)
