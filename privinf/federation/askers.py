@@ -177,7 +177,7 @@ def _checked_heads(content: dict[str, Any]) -> dict[str, tuple[str, SignedHead]]
 
 LOAD_ROSTER = (
     ": read a file of 'privinf site roster' with Roster.from_json(Path(file).read_text()); the roster of a "
-    "federation is json.loads(Path('federation.json').read_text())['roster'], which Roster.from_json reads too"
+    "federation is json.loads(Path('federation.json').read_text())['roster'], which Roster.from_json reads"
 )
 LOAD_KEY = ": load a file with IdentityKey.load(path)"
 

@@ -68,9 +68,9 @@ NOT_OF_COMPLETE: dict[SampleKind, tuple[str, str]] = {
     ),
 }
 NO_DELTA = (
-    "delta= is missing: epsilon= needs it to choose between Gaussian and Laplace noise, whichever is smaller. "
-    "A common choice is delta=1e-06, and delta should be at most 1/n. For pure epsilon-differential privacy "
-    "(Laplace noise), pass delta=0 or noise='laplace'"
+    "delta= is missing: with epsilon=, it decides whether Gaussian or Laplace noise is smaller. A common "
+    "choice is delta=1e-06, and delta should be at most 1/n. For pure epsilon-differential privacy (Laplace "
+    "noise), pass noise='laplace' or delta=0"
 )
 PURE_SUMS = "For pure epsilon-differential privacy (Laplace noise), pass noise='laplace'"
 

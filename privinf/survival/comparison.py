@@ -50,8 +50,8 @@ RATIO_NOTE = (
     "reject; it assumes proportional hazards up to {end:g}."
 )
 UP_TO_NOTE = (
-    "Up to time {:g}, the test uses all times at which enough records of all groups together are at risk. The "
-    "curve of a single group can end earlier."
+    "Up to time {:g}, the test uses all times at which enough records of all groups together are at risk. "
+    "The curve of a single group can end earlier."
 )
 UNBOUNDED_NOTE = "An end of the interval of the hazard ratio is unbounded, because the noise hides the ratio."
 PAIRS_NOTE = "Hazard ratios and tests of all pairs of groups are in .pairwise(), at no further cost."
