@@ -42,6 +42,8 @@ from privinf.federation.checkpoint import HEADS_FILE
 from privinf.secret_files import check_secret
 from privinf.storage.checksummed import checksummed_json, parse_json, read_text, save_text
 
+# Names of the server on its own machine, where 'federation up' and 'federation fit' connect to it.
+LOCAL = ("localhost", "127.0.0.1")
 # In a federation's folder: the key that signs queries.
 ANALYST_KEY = "analyst.key"
 SERVER_STOPPED = "the federation's server stopped unexpectedly; see its log file {}"
@@ -85,7 +87,7 @@ def federation_group() -> None:
     "--host",
     "hosts",
     multiple=True,
-    default=("localhost", "127.0.0.1"),
+    default=LOCAL,
     show_default=True,
     help=(
         "Host name or IP address of the server, for its certificate. May be given several "
@@ -160,7 +162,7 @@ def init_command(
     new_folder = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name}."))
     try:
         if not sockets:
-            key, authority, server_key, server = certificates(list(hosts), days)
+            key, authority, server_key, server = certificates(list(dict.fromkeys([*hosts, *LOCAL])), days)
             record["authority"] = authority
             private_text(new_folder / "ca.key", key)
             private_text(new_folder / "server.key", server_key)

@@ -505,7 +505,7 @@ def range_of(schema: Schema, name: str) -> tuple[float, float]:
         if len(declared.levels) != 2:
             raise SchemaError(
                 f"column {name!r} has {len(declared.levels)} levels, but must be numeric or have "
-                "exactly two levels"
+                "exactly two levels; pi.stats.crosstab(...).row_shares() has their shares by group"
             )
         return 0.5, 0.5
     bounds = schema.interval(name)

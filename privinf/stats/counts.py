@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from privinf.accounting import Ledger
 from privinf.completeness import CompleteRows
@@ -33,7 +34,7 @@ from privinf.results.summary import number
 from privinf.schema import Schema
 from privinf.stats import base
 from privinf.stats.association import independence
-from privinf.stats.groups import complete_share_intervals, score_interval
+from privinf.stats.groups import complete_share_intervals, row_share_sets, score_interval
 from privinf.typing import (
     ArrayLike,
     Calibration,
@@ -86,6 +87,16 @@ SUPPRESSED = (
     "they have {rest:.6g} records, the total minus the cells shown. Because the cells were selected, each "
     "interval of a cell has the level {level:.4g}."
 )
+OF_ROWS = "Each share is that of one level within a {} of the table. The denominators are noisy counts too."
+NO_ROWS = (
+    "shares within rows and columns need a crosstab without suppressed cells: call them on the "
+    "result of pi.stats.crosstab"
+)
+CROSSTAB_REFUSALS = {
+    "normalize": "is not an argument here: .row_shares() and .column_shares() of the result return shares "
+    "within rows and columns with intervals, from the same release",
+    "by": "is not an argument here: pass the two columns as the first and the second argument",
+}
 NONE_SUPPRESSED = "No cell has an unprojected estimate below {:g}, so all cells are shown."
 
 
@@ -438,6 +449,125 @@ class CountsResult(base.StatResult):
             method=self.method,
         )
 
+    def row_shares(
+        self,
+        confidence_level: float | None = None,
+        *,
+        target: CountTarget | None = None,
+        simultaneous: bool | None = None,
+    ) -> base.StatResult:
+        """Return the shares of the cells of a crosstab within their rows, from the same release.
+
+        Parameters
+        ----------
+        confidence_level : float, optional
+            Confidence level of the intervals, between 0 and 1. The default is the level of this result.
+        target : {"table", "population"}, optional
+            Target: shares of the records in this table, or of the population. The default is the target of
+            this result.
+        simultaneous : bool, optional
+            Whether all intervals hold jointly at the confidence level. By default it is the same as in this
+            result.
+
+        Returns
+        -------
+        StatResult
+            Table with one row per cell, such as "never in north". The shares of each row add up to 1.
+
+        Raises
+        ------
+        NotAvailableError
+            Raised if the result is not a crosstab, or cells were suppressed.
+
+        Notes
+        -----
+        **Privacy.** Costs nothing: it uses only released numbers. The intervals allow for the noise of the
+        cell and of the row total. If margins were released, the intervals use the released cells alone.
+        """
+        return self._shares_within("row", confidence_level, target, simultaneous)
+
+    def column_shares(
+        self,
+        confidence_level: float | None = None,
+        *,
+        target: CountTarget | None = None,
+        simultaneous: bool | None = None,
+    ) -> base.StatResult:
+        """Return the shares of the cells of a crosstab within their columns, from the same release.
+
+        Parameters
+        ----------
+        confidence_level : float, optional
+            Confidence level of the intervals, between 0 and 1. The default is the level of this result.
+        target : {"table", "population"}, optional
+            Target: shares of the records in this table, or of the population. The default is the target of
+            this result.
+        simultaneous : bool, optional
+            Whether all intervals hold jointly at the confidence level. By default it is the same as in this
+            result.
+
+        Returns
+        -------
+        StatResult
+            Table with one row per cell. The shares of each column add up to 1.
+
+        Raises
+        ------
+        NotAvailableError
+            Raised if the result is not a crosstab, or cells were suppressed.
+
+        Notes
+        -----
+        **Privacy.** Costs nothing: it uses only released numbers. The intervals allow for the noise of the
+        cell and of the column total. If margins were released, the intervals use the released cells alone.
+        """
+        return self._shares_within("column", confidence_level, target, simultaneous)
+
+    def _shares_within(
+        self,
+        axis: str,
+        confidence_level: float | None,
+        target: CountTarget | None,
+        simultaneous: bool | None,
+    ) -> base.StatResult:
+        """Return the shares within rows or columns."""
+        if self.title != CROSSTAB or self.below is not None:
+            raise NotAvailableError(NO_ROWS)
+        chosen = base.IntervalOptions.changed(self, target, confidence_level, simultaneous)
+        model = CountModel.from_release(self.release, self.structural_zeros)
+        x, parts = _alone(self.release, model)
+        possible, shown = model.possible, model.shown
+        levels = self.release.levels
+        if axis == "column":
+            x, possible, shown, levels = x.T, possible.T, shown.T, levels[::-1]
+        words: Any = {"sd": model.sd, "parts": parts, "sampling": chosen.sampling}
+        level = chosen.level_of_each(int(possible.sum()))
+        quantile = -float(ndtri((1.0 - level) / 2.0))
+        if model.laplace:  # no sum of Laplace numbers has a longer tail than one with the same variance
+            quantile = max(quantile, -math.log(1.0 - level) / math.sqrt(2.0))
+        low, high = row_share_sets(x, possible, quantile=quantile, **words)
+        ends = row_share_sets(x, possible, quantile=1.0, **words)
+        total = shown.sum(axis=1, keepdims=True)
+        even = possible / np.maximum(possible.sum(axis=1, keepdims=True), 1)
+        shares = np.where(total > 0.0, shown / np.where(total > 0.0, total, 1.0), even)
+        cells = np.stack([shares, 0.5 * (ends[1] - ends[0]), low, high], axis=-1)
+        rows = tuple(
+            base.EstimateRow(f"{levels[1][k]} in {levels[0][j]}", *map(float, cells[j, k]))
+            for j, k in np.ndindex(*possible.shape)
+        )
+        of_target = OF_POPULATION if chosen.sampling else base.TABLE_ESTIMATES
+        return base.StatResult(
+            title=f"Shares within {axis.title()}s",
+            release=self.release,
+            rows=rows,
+            confidence_level=chosen.level,
+            ranked_notes=(
+                Note(of_target, "must-read"),
+                Note(OF_ROWS.format(axis), "table"),
+                *chosen.joint_notes(len(rows)),
+            ),
+        )
+
     def independence(self, confidence_level: float = 0.95) -> base.StatResult:
         """Test that two factors are independent, from the same release.
 
@@ -513,6 +643,19 @@ def _index(release: SampleSums, place: int) -> Any:
             breaks = [*bins.edges[:-1], math.nextafter(bins.edges[-1], math.inf)]
             return pd.IntervalIndex.from_breaks(breaks, closed="left", name=name)
     return pd.Index(release.levels[place], name=name)
+
+
+def _alone(release: SampleSums, model: CountModel) -> tuple[Floats, int | None]:
+    """Return the released cells as a table, and how many counts were conditioned on the public total.
+
+    Released margins are not used; Laplace counts are not conditioned.
+    """
+    cells = release.sums[: model.possible.size, 0].reshape(model.possible.shape) * model.possible
+    if model.laplace or model.sd == 0.0:
+        return cells, None
+    gaps = 0.0 if model.complete is None else float(release.sums[-1, 0])
+    parts = int(model.possible.sum()) + (model.complete is not None)
+    return cells + model.possible * ((model.total - float(cells.sum()) - gaps) / parts), parts
 
 
 def _margin_name(release: SampleSums) -> str:
@@ -887,6 +1030,7 @@ def counts(
 
 
 @error_boundary
+@refuses(CROSSTAB_REFUSALS)
 def crosstab(
     a: ColumnLike | str,
     b: ColumnLike | str,

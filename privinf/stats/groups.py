@@ -477,6 +477,44 @@ def score_interval(count: Floats, n: int, sd: float | Floats, level: float) -> t
     return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
 
+def row_share_sets(
+    x: Floats, possible: Flags, sd: float, parts: int | None, quantile: float, *, sampling: bool
+) -> tuple[Floats, Floats]:
+    """Return the ends of the shares p of cells within their rows: x - p N has mean 0 (Fieller), shape (r, c).
+
+    N is the sum of a row's c possible cells. The noise of x - p N has the variance
+    ``s^2 [(1 - p)^2 + (c - 1) p^2]``, less ``s^2 (1 - c p)^2/parts`` for counts that are conditioned on their
+    public total. Sampling adds N p (1 - p). The set is [0, 1] where the noise hides N.
+
+    Parameters
+    ----------
+    x : ndarray
+        Noisy counts; 0 where a cell cannot occur.
+    possible : ndarray of bool
+        Cells that can occur.
+    sd : float
+        Of the noise of one count, before conditioning.
+    parts : int, optional
+        How many counts add up to the public total; None where they are not conditioned on it.
+    quantile : float
+        Largest size of x - p N in its standard deviations.
+    sampling : bool
+        Whether the target is the population, from which the records are a sample.
+    """
+    N = x.sum(axis=1, keepdims=True)
+    c = possible.sum(axis=1, keepdims=True).astype(np.float64)
+    q2 = quantile**2
+    noise = q2 * sd**2
+    shared = 0.0 if parts is None else 1.0 / parts
+    drawn = q2 * np.maximum(N, 0.0) if sampling else np.zeros(N.shape)
+    square = N**2 + drawn - noise * (c - shared * c**2)
+    linear = -2.0 * x * N - drawn + noise * (2.0 - 2.0 * shared * c)
+    constant = x**2 - noise * (1.0 - shared)
+    # in p - 1/2, of which the limits are -1/2 and 1/2
+    low, high = quadratic_set(square, linear + square, constant + 0.5 * linear + 0.25 * square, 0.5)
+    return np.where(possible, 0.5 + low, 0.0), np.where(possible, 0.5 + high, 0.0)
+
+
 def complete_share_intervals(
     x: Floats, cells: Integers | int, complete: float, sd: float, parts: int, level: float
 ) -> tuple[Floats, Floats]:

@@ -128,7 +128,7 @@ class CompleteShareModel:
 @refuses(
     {
         "by": "is not an argument here: pi.stats.mean(a, by=) returns the shares of a factor with two levels "
-        "by group, and pi.stats.crosstab counts by group"
+        "by group, and pi.stats.crosstab(a, by).column_shares() or .row_shares() those of any factor"
     }
 )
 def proportion_confint(

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 from click.testing import CliRunner
+from cryptography import x509
 
 import privinf as pi
 from privinf.accounting.journal import Anchor
@@ -630,6 +631,11 @@ def test_a_federation_with_certificates(folder):
         assert init(name).exit_code == 0
     bundles = [f"{name}/{name}.bundle.json" for name in NAMES]
     assert run("federation", "init", "hospitals", *bundles, "--days", "20", "--port", "1234").exit_code == 0
+    assert run("federation", "init", "far", *bundles, "--host", "server.example").exit_code == 0
+    certificate = x509.load_pem_x509_certificates(Path("far/server.pem").read_bytes())[0]
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["server.example", "localhost"]
+    assert str(names.get_values_for_type(x509.IPAddress)[0]) == "127.0.0.1"  # where federation up connects
     for name in ("ca.key", "server.key"):
         assert Path("hospitals", name).stat().st_mode & 0o077 == 0
     told = json.loads(Path("hospitals/federation.json").read_text())

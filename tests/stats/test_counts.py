@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from statsmodels.stats.proportion import proportion_confint
 
 import privinf as pi
 from privinf.accounting import Ledger
@@ -78,7 +79,7 @@ def test_counts_are_covered(words, names):
     """The intervals of 60 releases, at 99.9% limits for dependent cells."""
     true = pi.stats.crosstab(*names, **CLEAN).table["estimate"].to_numpy()
     covered = []
-    for seed in range(60):
+    for seed in range(30):
         table = pi.stats.crosstab(*names, **HOW, **words, rng=seed).table
         covered.append((table["[0.025"] <= true) & (true <= table["0.975]"]))
     assert np.mean(covered) > 0.93
@@ -283,3 +284,70 @@ def test_margins_of_a_small_table_state_what_they_cost(delta, noise, text):
     levels = pi.Schema({"a": list(range(6)), "b": list(range(6))})
     default = pi.stats.crosstab("a", "b", large, schema=levels, **spent)
     assert not any("margins=True" in note for note in default.notes)
+
+
+# ---- shares within rows and columns
+
+
+def smokers(seed, n=3000):
+    rng = np.random.default_rng(seed)
+    region = rng.choice(3, n, p=[0.6, 0.3, 0.1])
+    smoke = (rng.random(n)[:, None] > np.cumsum(WITHIN, axis=1)[region]).sum(axis=1)
+    return region, smoke
+
+
+WITHIN = np.array([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.05, 0.15, 0.8]])
+LEVELS = ([0, 1, 2], [0, 1, 2])
+
+
+def test_row_shares_without_noise_are_wilsons():
+    region, smoke = smokers(0)
+    table = pi.stats.crosstab(region, smoke, levels=LEVELS, epsilon=math.inf, target="population")
+    shares = table.row_shares()
+    assert shares.rows[1].name == "1 in 0"
+    counts = np.array([[((region == j) & (smoke == k)).sum() for k in range(3)] for j in range(3)])
+    low, high = proportion_confint(counts, counts.sum(axis=1, keepdims=True), method="wilson")
+    assert [row.low for row in shares.rows] == pytest.approx(low.ravel())
+    assert [row.high for row in shares.rows] == pytest.approx(high.ravel())
+    columns = table.column_shares().rows
+    assert columns[1].estimate == pytest.approx(counts[1, 0] / counts[:, 0].sum())
+    exact = table.row_shares(target="table").rows
+    assert all(row.low == pytest.approx(row.high, abs=1e-6) for row in exact)
+
+
+@pytest.mark.parametrize("words", [{"noise": "gaussian"}, {"noise": "laplace"}, {"missing": "drop"}])
+@pytest.mark.parametrize("target", ["table", "population"])
+def test_row_shares_cover(words, target):
+    covered = []
+    for seed in range(30):
+        region, smoke = smokers(seed)
+        smoke = smoke.astype(float)
+        levels = (LEVELS[0], [0.0, 1.0, 2.0])
+        if "missing" in words:
+            smoke[np.random.default_rng(seed + 100).random(len(smoke)) < 0.1] = np.nan
+        spend = {"levels": levels, "epsilon": 0.5, "delta": 1e-6, "rng": seed, "target": target, **words}
+        rows = pi.stats.crosstab(region, smoke, **spend).row_shares().rows
+        assert sum(row.estimate for row in rows) == pytest.approx(3.0, abs=1e-6)
+        truth = WITHIN
+        if target == "table":
+            cells = np.array([[((region == j) & (smoke == k)).sum() for k in range(3)] for j in range(3)])
+            truth = cells / cells.sum(axis=1, keepdims=True)
+        covered += [row.low <= p <= row.high for row, p in zip(rows, truth.ravel(), strict=True)]
+    assert 0.91 <= np.mean(covered) <= 0.99
+
+
+def test_row_shares_need_a_whole_crosstab():
+    region, smoke = smokers(0)
+    spend = {"epsilon": 1.0, "delta": 1e-6, "rng": 0}
+    with pytest.raises(NotAvailableError, match="need a crosstab"):
+        pi.stats.counts(region, levels=LEVELS[0], **spend).row_shares()
+    table = pi.stats.crosstab(region, smoke, levels=LEVELS, **spend)
+    with pytest.raises(NotAvailableError, match="need a crosstab"):
+        table.suppress(below=50).row_shares()
+    with pytest.raises(ArgumentError, match=r"normalize= .*row_shares\(\)"):
+        pi.stats.crosstab(region, smoke, levels=LEVELS, normalize="index", **spend)
+    zeros = pi.stats.crosstab(region, smoke, levels=LEVELS, structural_zeros=[(0, 2)], **spend).row_shares()
+    assert zeros.rows[2][1:] == (0.0, 0.0, 0.0, 0.0)
+    joint = table.row_shares(simultaneous=True).rows[0]
+    alone = table.row_shares().rows[0]
+    assert joint.low < alone.low < alone.high < joint.high

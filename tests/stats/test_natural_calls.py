@@ -213,7 +213,7 @@ def test_a_column_of_zeros_and_ones_is_a_column_of_groups():
 
 def test_messages_on_delta_and_notes_on_laplace_noise_agree_with_the_noise():
     spend = {"schema": SCHEMA, "epsilon": 1.0, "rng": 0}
-    with pytest.raises(ArgumentError, match="choose between Gaussian and Laplace noise"):
+    with pytest.raises(ArgumentError, match="whether Gaussian or Laplace noise is smaller"):
         stats.mean("y", ROWS, **spend)
     with pytest.raises(ArgumentError, match="Gaussian noise needs it"):
         stats.mean("y", ROWS, noise="gaussian", **spend)
