@@ -109,6 +109,8 @@ def coefficients(
 def estimates(result: Any, *, ax: Axes | None = None) -> Axes:
     """Plot the estimates of a test or a table with their intervals; counts have bars from zero.
 
+    Margins of a table are left out, because they would shrink the cells.
+
     Parameters
     ----------
     result : StatResult
@@ -126,16 +128,20 @@ def estimates(result: Any, *, ax: Axes | None = None) -> Axes:
     NotAvailableError
         matplotlib is not installed.
     """
-    rows = result.rows
+    rows = result._plotted_rows
     ax = new_axes(ax, width=6.4, height=1.7 + 0.36 * len(rows))
     center = np.array([row.estimate for row in rows], dtype=np.float64)
     interval = np.array([(row.low, row.high) for row in rows], dtype=np.float64)
     places = np.arange(len(rows), dtype=np.float64)
-    if hasattr(result, "suppress"):
+    counts = hasattr(result, "suppress")
+    if counts:
         ax.barh(places, center, color=JOINT, height=0.62, alpha=0.45)
     level = 100.0 * result.confidence_level
     _draw_intervals(ax, places, center, interval, f"{level:g}% interval")
-    ax.plot(center, places, "o", color="white", markeredgecolor=INK, markersize=4.5, zorder=4)
+    if counts:  # a thin mark, which leaves a narrow interval in sight
+        ax.plot(center, places, "|", color=INK, markersize=11, markeredgewidth=1.0, zorder=4)
+    else:
+        ax.plot(center, places, "o", color="white", markeredgecolor=INK, markersize=4.5, zorder=4)
     name_rows(ax, [row.name for row in rows])
     quiet(ax, grid="x")
     ax.set_xlabel(f"estimate, {level:g}% interval")
@@ -520,7 +526,8 @@ def stamp(ax: Axes, report: PrivacyReport) -> None:
     text = f"epsilon = {report.epsilon():.3g} at delta = {report.default_delta:g}"
     if report.stamp:
         text += f"  -  {report.stamp}"
-    ax.text(0.0, 1.02, text, transform=ax.transAxes, fontsize="small", color=INK, ha="left", va="bottom")
+    words = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "bottom"}
+    ax.annotate(text, (0.0, 1.0), (0.0, 4.0), fontsize="small", color=INK, annotation_clip=False, **words)
 
 
 def budget(report: PrivacyReport, *, ax: Axes | None = None) -> Axes:

@@ -578,6 +578,16 @@ class StatResult(PortableTest):
         return self.rows[0].bse
 
     @property
+    def _estimated(self) -> str:
+        """What the estimates are, for the head of the summary."""
+        return readable(self.release.query.label)
+
+    @property
+    def _plotted_rows(self) -> tuple[EstimateRow, ...]:
+        """Estimates that a plot shows."""
+        return self.rows
+
+    @property
     def table(self) -> pd.DataFrame:
         """Estimates, standard errors and intervals."""
         import pandas as pd
@@ -721,7 +731,7 @@ class StatResult(PortableTest):
             source.append((MISSING_LABEL, IMPUTED_VALUE if self.complete is None else DROPPED_VALUE))
         stamped = [("Privacy:", NOT_PRIVATE)] if self.privacy.stamp else []
         if not self.null:
-            return [("Estimates:", readable(self.release.query.label)), *stamped], source
+            return [("Estimates:", self._estimated), *stamped], source
         df = self.df if isinstance(self.df, tuple) else (self.df,)
         degrees = "-" if any(np.isnan(df)) else ", ".join(number(value, 1) for value in df)
         left_column = [("Null:", self.null), ("Alternative:", self.alternative), *stamped, *source[:1]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -376,6 +376,20 @@ class CountsResult(base.StatResult):
             return complete
         return CountModel.from_release(self.release, self.structural_zeros).complete
 
+    @property
+    def _estimated(self) -> str:
+        """What the estimates are, for the head of the summary."""
+        if self.target == "table":
+            return super(CountsResult, self)._estimated
+        return f"shares of {', '.join(self.release.query.by)}"
+
+    @property
+    def _plotted_rows(self) -> tuple[base.EstimateRow, ...]:
+        """Estimates of the cells, without margins."""
+        if self.title != CROSSTAB:
+            return self.rows
+        return self.rows[: -sum(map(len, self.release.levels))]
+
     def _shown_number(self, value: float) -> str:
         """Return a count or a share as the summary prints it."""
         return base.count_number(value) if self.target == "table" else number(value)
@@ -556,9 +570,11 @@ class CountsResult(base.StatResult):
             for j, k in np.ndindex(*possible.shape)
         )
         of_target = OF_POPULATION if chosen.sampling else base.TABLE_ESTIMATES
+        within, of = self.release.query.by[:: 1 if axis == "row" else -1]
+        query = replace(self.release.query, label=f"shares of {of} within {within}")
         return base.StatResult(
             title=f"Shares within {axis.title()}s",
-            release=self.release,
+            release=replace(self.release, query=query),
             rows=rows,
             confidence_level=chosen.level,
             ranked_notes=(

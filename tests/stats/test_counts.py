@@ -201,6 +201,14 @@ def test_results_leave_as_tables_and_pictures():
     assert "counts of a" in str(result.summary())
     pytest.importorskip("matplotlib")
     assert len(result.plot().get_yticklabels()) == 3
+    shares = result.intervals(target="population")
+    assert "shares of a" in str(shares.summary())
+    table = pi.stats.crosstab("a", "b", **SPEND)
+    assert "shares of b within a" in str(table.row_shares().summary())
+    assert "shares of a within b" in str(table.column_shares().summary())
+    ax = table.plot()
+    assert len(ax.get_yticklabels()) == len(table.rows) - sum(map(len, table.release.levels))
+    assert ax.lines[-1].get_marker() == "|"  # a narrow interval stays in sight
 
 
 def test_what_is_wrong_is_refused_before_anything_is_spent():
