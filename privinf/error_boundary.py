@@ -39,6 +39,7 @@ C = TypeVar("C", bound=type)
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep  # folder of the package's own code
 # Of a disk without room: for all, for this account, or for a file of this size.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+POSITIONAL = "*"  # in place of a keyword in `refuses`: arguments by position
 _PASSING = (PrivinfError, Warning, MemoryError)  # exceptions that pass a boundary unchanged
 
 
@@ -124,7 +125,8 @@ def refuses(
     ----------
     reasons : mapping of str to str
         By name of a keyword that callers may expect: why the function does not have it, or what to do where
-        its place is taken by another argument. The error boundary raises ``error(f"{name}= {reason}")``.
+        its place is taken by another argument. The error boundary raises ``error(f"{name}= {reason}")``. The
+        reason by the name `POSITIONAL` is that against arguments by position.
     error : type
         Kind of the error.
 
@@ -164,7 +166,12 @@ def _settled(error: BaseException, function: FunctionType, keywords: Iterable[st
     passes = isinstance(error, _PASSING) or not isinstance(error, Exception) or misfit
     raised = error if passes else _translated(error, function.__qualname__)
     if misfit:
-        raised = _unknown_option(function, keywords) or _passed_twice(error, function, keywords) or error
+        raised = (
+            _unknown_option(function, keywords)
+            or _passed_twice(error, function, keywords)
+            or _by_position(error, function)
+            or error
+        )
     cause = raised.__cause__ if isinstance(raised, SiteConnectionError) else None
     raised.__cause__ = cause if is_bare(cause) else None
     raised.__context__ = None
@@ -222,6 +229,15 @@ def _passed_twice(
         return cast(PrivinfError, kind(f"{name}= {reason}"))
     owner = function.__qualname__.removesuffix(".__init__")
     return ArgumentError(f"{name}= was passed to {owner} twice, by position and by name: pass it once")
+
+
+def _by_position(error: BaseException, function: FunctionType) -> PrivinfError | None:
+    """Return the error for a positional argument of a function that has a reason against these."""
+    refusals = vars(function).get("refusals", {})
+    if POSITIONAL not in refusals or "positional argument" not in str(error):
+        return None
+    kind, reason = refusals[POSITIONAL]
+    return cast(PrivinfError, kind(f"{function.__qualname__}() {reason}"))
 
 
 def _misfit(error: BaseException) -> bool:

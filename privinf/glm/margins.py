@@ -10,7 +10,7 @@ a record adds c at the estimate, at most C (1/4, or the largest count).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,30 +19,61 @@ import pandas as pd
 from scipy.special import expit
 
 from privinf.accounting import PrivacyReport
-from privinf.error_boundary import error_boundaries
+from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import NotAvailableError
 from privinf.glm.curved import OneStepRelease, preliminary_step
 from privinf.glm.curved_sums import CurvedSums, Noisy
 from privinf.glm.sums import Roles
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision
-from privinf.results.paper_table import ERRORS, PaperTable, check_digits, privacy_note
-from privinf.results.rendering import PrivateSummary
-from privinf.results.summary import NOT_PRIVATE, number, privacy_facts
+from privinf.results.export import Export, caution_kinds
+from privinf.results.fitted import FittedResult
+from privinf.results.notes import Note, sentence
+from privinf.results.paper_table import ERRORS, FLAGGED, TEXT_ONLY, PaperTable, check_digits, privacy_note
+from privinf.results.rendering import FLAG_MARK, PrivateSummary
+from privinf.results.summary import (
+    DOUBTED_LABEL,
+    MARKED_ABOVE,
+    NOT_PRIVATE,
+    WEAK_LABEL,
+    flags_of,
+    number,
+    privacy_facts,
+)
 from privinf.schema import Design
-from privinf.typing import Floats, Margins, MarginsMethod
+from privinf.typing import Flags, Floats, Margins, MarginsMethod
 from privinf.validation import check_fraction
 
 SHARE = 0.1  # share of mu^2 for average effects, where they are requested
 WIDER = 1.02  # the Hessian's average is used where intervals are no wider than this, relative to a known one
 MARGINS_NOT_RELEASED = (
     "average marginal effects need a new fit by fit(..., margins=True), which spends a tenth of its budget "
-    "on them: the Hessian of this fit does not determine them well enough, as is usual with a rare level. "
-    "From this fit, get_margeff('mean') returns effects at the means of the columns, without further cost"
+    "on them: {}. From this fit, get_margeff('mean') returns effects at the means of the columns, without "
+    "further cost"
 )
+# Reasons why averages need their own release.
+NOISY_AVERAGE = (
+    "the budget of this fit is too small to determine the average, because the noise of its Hessian would "
+    "widen intervals by more than 2%; a rare level of a factor is one possible cause"
+)
+WEIGHTED_AVERAGE = "the Hessian of a fit with weights holds only a weighted average"
 NOT_AVERAGED = (
     "method={!r} is not available for averages over the records, because they need another release: pass "
     "at='mean' or at='zero', which cost nothing"
+)
+NO_DIFFERENCES = (
+    "dummy=True is only available for at='mean' or 'zero' and method='dydx': use get_margeff('mean', "
+    "dummy=True), or result.delta_method() of a difference of predictions, which has standard errors and "
+    "intervals"
+)
+# What the effect of an indicator is, for the notes of a table.
+DERIVATIVES = (
+    "The effect of a level of a factor is a derivative, not the change of the mean from 0 to 1; "
+    "get_margeff('mean', dummy=True) computes this change."
+)
+DIFFERENCES = (
+    "The effect of a level of a factor is the change of the mean if its indicator changes from 0 to 1, with "
+    "the other columns as stated."
 )
 NO_CONSTANT = "marginal effects require a model with a constant"
 NO_OFFSET = (
@@ -75,6 +106,55 @@ class Effects:
     names: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remarks:
+    """Flags and cautions of a fit that tables of its marginal effects repeat.
+
+    Attributes
+    ----------
+    alarms : tuple of (str, str)
+        Labels and values of rows at the head of the table that name flagged coefficients.
+    marked : tuple of str
+        Names of the flagged columns.
+    warnings : tuple of str
+        Warnings about the effects, as sentences.
+    kinds : str
+        Kinds of the cautions of the fit.
+    meaning : str
+        What the effect of a level of a factor is; empty without factors.
+    """
+
+    alarms: tuple[tuple[str, str], ...] = ()
+    marked: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    kinds: str = ""
+    meaning: str = ""
+
+    @property
+    def sentences(self) -> list[str]:
+        """The remarks for the note of a table for a paper."""
+        sentences = [self.meaning] if self.meaning else []
+        sentences += [f"Cautions: {self.kinds}."] if self.kinds else []
+        sentences += [f"{label} {names}." for label, names in self.alarms]
+        return [*sentences, FLAGGED] if self.marked else sentences
+
+
+def remarks_of(result: FittedResult, constant: str, warnings: Sequence[str], meaning: str) -> Remarks:
+    """Return the remarks on the effects of a fit; the constant, which has no effect, is not named."""
+    flags = flags_of(result)
+    alarms = []
+    for label, text in ((WEAK_LABEL, flags.weak), (DOUBTED_LABEL, flags.doubted)):
+        names = ", ".join(name for name in text.split(", ") if name != constant)
+        alarms += [(label, names)] if names else []
+    return Remarks(
+        alarms=tuple(alarms),
+        marked=tuple(name for name in flags.marked if name != constant),
+        warnings=tuple(map(sentence, warnings)),
+        kinds=caution_kinds(Export(result).cautions),
+        meaning=meaning,
+    )
+
+
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class MarginalEffects:
@@ -96,6 +176,8 @@ class MarginalEffects:
         Number of records of the fit, as text.
     places : tuple of (str, str)
         Exposure and offset of the effects, where the model has them: labels and values of the table's head.
+    remarks : Remarks
+        Flags and cautions of the fit.
 
     Notes
     -----
@@ -110,6 +192,7 @@ class MarginalEffects:
     report: PrivacyReport
     records: str
     places: tuple[tuple[str, str], ...] = ()
+    remarks: Remarks = Remarks()
 
     @property
     def margeff(self) -> Floats:
@@ -158,11 +241,14 @@ class MarginalEffects:
         Returns
         -------
         DataFrame
-            One row per column.
+            One row per column. If the fit has flagged coefficients, the column ``flag`` marks them by a
+            dagger.
         """
         names = [LABELS[self.method], "Std. Err.", "z", "Pr(>|z|)", "Conf. Int. Low", "Cont. Int. Hi."]
         numbers = [self.margeff, self.margeff_se, self.tvalues, self.pvalues, self.conf_int(alpha)]
-        return pd.DataFrame(np.column_stack(numbers), list(self.effects.names), names)
+        frame = pd.DataFrame(np.column_stack(numbers), list(self.effects.names), names)
+        marks = [FLAG_MARK * (name in self.remarks.marked) for name in self.effects.names]
+        return frame.assign(flag=marks) if any(marks) else frame
 
     def summary(self, alpha: float = 0.05) -> PrivateSummary:
         """Return the table with method, place and privacy, as text, HTML and LaTeX.
@@ -179,19 +265,27 @@ class MarginalEffects:
             return other formats.
         """
         alarms = [("Privacy:", NOT_PRIVATE)] if self.report.stamp else []
-        facts = [("Dep. Variable:", self.response), *alarms]
+        facts = [("Dep. Variable:", self.response), *alarms, *self.remarks.alarms]
         ends = f"[{alpha / 2.0:.4g}", f"{1.0 - alpha / 2.0:.4g}]"
-        frame = self.summary_frame(alpha)
+        rows = []
+        for name, *numbers in self.summary_frame(alpha).iloc[:, :6].itertuples():
+            cells = [number(value) for value in numbers]
+            cells[3] += FLAG_MARK * (name in self.remarks.marked)
+            rows.append((str(name), *cells))
+        notes = [Note(text, "must-read") for text in self.remarks.warnings]
+        notes += [Note(self.remarks.meaning, "table")] if self.remarks.meaning else []
         return PrivateSummary(
             title=f"{self.model} Marginal Effects",
             top=(facts, [("Method:", self.method), ("At:", self.at), *self.places]),
             header=[LABELS[self.method], "std err", "z", "P>|z|", *ends],
-            rows=[(str(row[0]), *map(number, row[1:])) for row in frame.itertuples()],
+            rows=rows,
             tests=([], []),
             privacy=privacy_facts(self.report),
-            notes=[],
+            notes=notes,
+            legend=MARKED_ABOVE if self.remarks.marked else "",
         )
 
+    @refuses(TEXT_ONLY)
     def to_latex(
         self, *, alpha: float = 0.05, digits: int = 3, caption: str | None = None, label: str | None = None
     ) -> str:
@@ -209,8 +303,9 @@ class MarginalEffects:
         Returns
         -------
         str
-            Effects, standard errors and intervals. The note below the table states where the effects are
-            evaluated, epsilon, delta, the unit of privacy and the number of records.
+            Effects, standard errors and intervals, with a dagger at the effects of flagged coefficients. The
+            note below the table states where the effects are evaluated, epsilon, delta, the unit of privacy,
+            the number of records, the kinds of cautions of the fit, and the flagged coefficients.
 
         Raises
         ------
@@ -224,13 +319,14 @@ class MarginalEffects:
         rows = []
         for name, numbers in zip(self.effects.names, cells, strict=True):
             effect, error, low, high = (f"{number:.{places}f}" for number in numbers)
+            effect += FLAG_MARK * (name in self.remarks.marked)
             rows.append((name, effect, error, f"[{low}, {high}]"))
         of = "average over the records" if self.at == "overall" else f"at the {self.at} of the columns"
         note = f"{self.model}, marginal effects on {self.response}, {of if self.at != 'zero' else 'at 0'}."
         table = PaperTable(
             header=("", LABELS[self.method], "Std. error", f"{100 * (1 - alpha):g}% interval"),
             rows=rows,
-            note=f"{note} {privacy_note(self.report, self.records)} {ERRORS}",
+            note=" ".join([note, privacy_note(self.report, self.records), ERRORS, *self.remarks.sentences]),
         )
         return table.to_latex(caption, label)
 
@@ -392,6 +488,29 @@ def at_point(family: str, estimate: Estimate, point: Floats, constant: int, meth
         moved = 0.0 if family == "poisson" else -c
     units = point if method in ("eyex", "dyex") else np.ones(len(point))
     return _effects(estimate, factor, moved * point, constant, units)
+
+
+def with_differences(
+    effects: Effects, family: str, estimate: Estimate, point: Floats, constant: int, indicators: Flags
+) -> Effects:
+    """Return effects at one row in which those of indicators are differences of the means at 1 and at 0.
+
+    The other columns, other levels of the same factor included, stay as in the row.
+    """
+    values, se = effects.values.copy(), np.array(effects.precision.se)
+    slopes = [j for j in range(len(point)) if j != constant]
+    for place, j in enumerate(slopes):
+        if not indicators[j]:
+            continue
+        rows = np.vstack([point, point])
+        rows[:, j] = (0.0, 1.0)
+        eta = rows @ estimate.params
+        means = np.exp(eta) if family == "poisson" else expit(eta)
+        gradient = _curve(family, eta)[0] * np.array([-1.0, 1.0]) @ rows
+        values[place] = means[1] - means[0]
+        se[place] = math.sqrt(max(float(gradient @ estimate.covariance @ gradient), 0.0))
+    bias = None if estimate.bias is None else float((estimate.bias / estimate.bse).max()) * se
+    return Effects(values, Precision(se, bias=bias), effects.names)
 
 
 def averaged(

@@ -28,9 +28,14 @@ from privinf.glm.convergence import Trajectory, error_of_start, judge_convergenc
 from privinf.glm.dispersion import Dispersion
 from privinf.glm.least_squares import OneStepFit, lacks_released_hessian
 from privinf.glm.margins import (
+    DERIVATIVES,
+    DIFFERENCES,
     MARGINS_NOT_RELEASED,
     NO_CONSTANT,
+    NO_DIFFERENCES,
     NO_OFFSET,
+    NOISY_AVERAGE,
+    WEIGHTED_AVERAGE,
     Average,
     MarginalEffects,
     at_point,
@@ -38,6 +43,8 @@ from privinf.glm.margins import (
     averaged_logs,
     is_well_determined,
     places_of,
+    remarks_of,
+    with_differences,
 )
 from privinf.glm.newton import Block, OneStep
 from privinf.glm.posterior_draws import (
@@ -69,6 +76,7 @@ from privinf.typing import (
     ArrayLike,
     ColumnsLike,
     CovType,
+    Flags,
     Floats,
     LossName,
     Margins,
@@ -76,7 +84,7 @@ from privinf.typing import (
     Missing,
     Which,
 )
-from privinf.validation import check_array, check_choice, check_fraction
+from privinf.validation import check_array, check_choice, check_flag, check_fraction
 
 # Options of statsmodels' get_margeff that no result here has.
 NO_OTHER_MARGINS = {
@@ -85,9 +93,9 @@ NO_OTHER_MARGINS = {
         "is not an option, because rows of your own need no release: use "
         "privinf.marginaleffects.model_of(result, rows)"
     ),
-    **dict.fromkeys(
-        ("dummy", "count"),
-        "is not supported: effects are derivatives. Take differences of predict() for rows with both values",
+    "count": (
+        "is not supported: effects of numbers are derivatives. For a difference of predictions with an "
+        "interval, use result.delta_method()"
     ),
 }
 UNCHARGED = "Settings chosen by looking at private data cost privacy that this report does not count."
@@ -524,7 +532,9 @@ class GLMResults(Results):
         return ratios(self, name, alpha)
 
     @refuses(NO_OTHER_MARGINS, NotAvailableError)
-    def get_margeff(self, at: Margins = "overall", method: MarginsMethod = "dydx") -> MarginalEffects:
+    def get_margeff(
+        self, at: Margins = "overall", method: MarginsMethod = "dydx", *, dummy: bool = False
+    ) -> MarginalEffects:
         """Return marginal effects on the mean, with standard errors (delta method) and normal intervals.
 
         Parameters
@@ -537,6 +547,10 @@ class GLMResults(Results):
         method : {"dydx", "eyex", "dyex", "eydx"}
             Change that an effect states: dy/dx (default), d(lny)/d(lnx), dy/d(lnx) or d(lny)/dx. Averages of
             a logistic model, and averages of dy/d(lnx), are only available for "dydx".
+        dummy : bool
+            Whether effects of levels of factors are changes of the mean from 0 to 1, as in statsmodels, and
+            not derivatives. Only for `at` "mean" or "zero" and `method` "dydx". Numeric columns of zeros and
+            ones are not factors: declare their levels in the schema.
 
         Returns
         -------
@@ -547,15 +561,20 @@ class GLMResults(Results):
         Raises
         ------
         NotAvailableError
-            The fit has no constant, or the average needs another release.
+            The fit has no constant, the average needs another release, or changes from 0 to 1 are requested
+            for an average or on a logarithmic scale.
         """
         check_choice(at, Margins, "at")
         check_choice(method, MarginsMethod, "method")
+        check_flag(dummy, "dummy")
         settings = self._settings
         constant = self._inference.constant
         if "second" not in settings or constant is None:
             raise NotAvailableError(NO_CONSTANT if "second" in settings else NO_MEANS)
+        if dummy and (at == "overall" or method != "dydx"):
+            raise NotAvailableError(NO_DIFFERENCES)
         second = np.array(settings["second"])
+        indicators = self._indicators
         if at == "overall" and method != "dydx":
             effects = averaged_logs(self._mean_family, self._estimate, second, constant, method)
         elif at == "overall":
@@ -564,6 +583,12 @@ class GLMResults(Results):
         else:
             point = second[constant] if at == "mean" else np.eye(len(second))[constant]
             effects = at_point(self._mean_family, self._estimate, point, constant, method)
+            if dummy:
+                effects = with_differences(
+                    effects, self._mean_family, self._estimate, point, constant, indicators
+                )
+        meaning = (DIFFERENCES if dummy else DERIVATIVES) if indicators.any() and method == "dydx" else ""
+        warnings = [text for _, text in self._inference.warnings_about("get_margeff()", jointly=True)]
         return MarginalEffects(
             effects=effects,
             method=method,
@@ -573,7 +598,16 @@ class GLMResults(Results):
             report=self.privacy,
             records=self._context.records(self.nobs),
             places=places_of(self._context.options, self.family, at, method),
+            remarks=remarks_of(self, self.names[constant], warnings, meaning),
         )
+
+    @property
+    def _indicators(self) -> Flags:
+        """Whether each coefficient belongs to a level of a factor, shape (p,)."""
+        design = self._context.design
+        columns = () if design is None else (design.columns if design.raw is None else design.raw)
+        levels = {column.name for column in columns if column.indicator}
+        return np.array([name in levels for name in self.names])
 
     def _average(self, second: Floats, constant: int) -> Average:
         """Return the mean derivative: as it was released, or of the Hessian where that suffices."""
@@ -587,7 +621,8 @@ class GLMResults(Results):
                 return average
         if self.family == "binomial" and "Offset" in self._context.options:
             raise NotAvailableError(NO_OFFSET)
-        raise NotAvailableError(MARGINS_NOT_RELEASED)
+        weighted = "Weights" in self._context.options
+        raise NotAvailableError(MARGINS_NOT_RELEASED.format(WEIGHTED_AVERAGE if weighted else NOISY_AVERAGE))
 
     @property
     def family(self) -> str:

@@ -24,7 +24,7 @@ from privinf.typing import Floats
 from privinf.validation import check_array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ScoreTestResult:
     """Outcome of a score test.
 
@@ -45,6 +45,10 @@ class ScoreTestResult:
     df: int
     null: Floats
     law: ScoreDistribution = CHI_SQUARE
+
+    def __repr__(self) -> str:
+        described = self.law.described(self.statistic, self.df)
+        return f"<Score test: {described}, p-value={self.pvalue:.4g}, df={self.df}>"
 
     def _repr_html_(self) -> str:
         cells = (self.law.described(self.statistic, self.df), f"{self.pvalue:.4g}", self.df)

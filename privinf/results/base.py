@@ -7,7 +7,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from privinf.error_boundary import error_boundaries, error_boundary
+from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError
 from privinf.inference.estimate import Estimate
 from privinf.results import storage
@@ -18,7 +18,7 @@ from privinf.results.delegation import delegated
 from privinf.results.export import GLANCE, Caution, Export, caution_kinds
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import Note, counted_records
-from privinf.results.paper_table import paper_table
+from privinf.results.paper_table import TEXT_ONLY, paper_table
 from privinf.results.rendering import PrivateSummary, UnavailableAttributes
 from privinf.results.resampling import privacy_line
 from privinf.results.summary import SummaryOptions, flagged_names, flags_of, summarize
@@ -103,6 +103,7 @@ class Results(FittedResult, UnavailableAttributes):
         options = SummaryOptions(yname=yname, xname=xname, title=title, alpha=alpha, slim=slim, notes=notes)
         return summarize(self, options)
 
+    @refuses(TEXT_ONLY)
     def to_latex(
         self,
         *,
@@ -119,7 +120,8 @@ class Results(FittedResult, UnavailableAttributes):
         ----------
         cells : {"se", "ci"}
             Statistic next to the coefficients: standard errors ("se") or confidence intervals ("ci"). For a
-            result without standard errors, the intervals are those of the score test.
+            result without standard errors, or whose summary has intervals from score tests, both values give
+            the intervals of the score tests.
         stars : bool
             Whether to mark p-values below 0.1, 0.05 and 0.01 by stars, if the result has p-values. The
             function ``summary_col(stars=True)`` of statsmodels uses the same levels.
@@ -148,6 +150,7 @@ class Results(FittedResult, UnavailableAttributes):
         table = paper_table(self, cells=cells, stars=stars, alpha=alpha, digits=digits)
         return table.to_latex(caption, label)
 
+    @refuses(TEXT_ONLY)
     def to_html(
         self,
         *,
@@ -163,7 +166,8 @@ class Results(FittedResult, UnavailableAttributes):
         ----------
         cells : {"se", "ci"}
             Statistic next to the coefficients: standard errors ("se") or confidence intervals ("ci"). For a
-            result without standard errors, the intervals are those of the score test.
+            result without standard errors, or whose summary has intervals from score tests, both values give
+            the intervals of the score tests.
         stars : bool
             Whether to mark p-values below 0.1, 0.05 and 0.01 by stars, if the result has p-values. The
             function ``summary_col(stars=True)`` of statsmodels uses the same levels.

@@ -14,7 +14,7 @@ from statsmodels.iolib.summary2 import Summary
 
 from privinf.accounting import PrivacyReport
 from privinf.accounting.report import joint_report
-from privinf.error_boundary import error_boundaries, error_boundary
+from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError, WeakIdentificationWarning
 from privinf.results.export import caution_kinds
 from privinf.results.fitted import FittedResult
@@ -24,9 +24,11 @@ from privinf.results.paper_table import (
     FLAGGED,
     INTERVALS,
     STAR_NOTE,
+    TEXT_ONLY,
     PaperTable,
     check_paper_options,
     flag_marks,
+    has_score_intervals,
     star_marks,
 )
 from privinf.results.rendering import FLAG_MARK
@@ -43,6 +45,10 @@ MAKETABLES = {
     "conf_low": "ci95l",
     "conf_high": "ci95u",
 }
+# Of fits too noisy for normal inference, whose standard errors do not match their intervals.
+BY_SCORES = (
+    "Brackets contain {:g}% intervals from score tests, where the noise is too strong for normal inference."
+)
 UNKNOWN_CELL = "-"  # in place of an error or an interval that a fit does not have
 MAKETABLES_FACTS = {"N": "nobs", "r2": "r_squared", "se_type": "cov_type"}
 
@@ -121,6 +127,8 @@ class Comparison:
         summary = Summary()
         summary.add_df(pd.concat([table, footer]), align="r")
         summary.add_text("Standard errors (sampling and privacy noise together) in parentheses.")
+        if any(map(_has_score_intervals, self.results.values())):
+            summary.add_text(BY_SCORES.format(95))
         if any(_flags(result).marked for result in self.results.values()):
             summary.add_text(FLAGGED)
         if text := self._total_text():
@@ -134,6 +142,7 @@ class Comparison:
             summary.add_text(f"The privacy guarantee{whose} assumes: {readable(text)}.")
         return summary
 
+    @refuses(TEXT_ONLY)
     def to_latex(
         self,
         *,
@@ -150,7 +159,8 @@ class Comparison:
         ----------
         cells : {"se", "ci"}
             Statistic below the coefficients: standard errors in parentheses, or intervals in brackets. It is
-            "-" where a fit does not have it.
+            "-" where a fit does not have it. A fit whose summary has intervals from score tests always has
+            these intervals.
         stars : bool
             Whether to mark p-values below 0.1, 0.05 and 0.01, where a fit has p-values. The function
             ``summary_col(stars=True)`` of statsmodels uses the same levels.
@@ -187,6 +197,8 @@ class Comparison:
             first, second = zip(*(column.get(name, ("", "")) for column in columns), strict=True)
             rows += [(str(name), *first), ("", *second)]
         note = [ERRORS if cells == "se" else INTERVALS.format(100 * (1 - alpha))]
+        if cells == "se" and any(map(_has_score_intervals, self.results.values())):
+            note.append(BY_SCORES.format(100 * (1 - alpha)))
         note += [STAR_NOTE] if stars else []
         note += [text] if (text := self._total_text()) else []
         for fit, result in self.results.items():
@@ -352,9 +364,13 @@ def _values(result: Any, member: str) -> pd.Series[float]:
 def _stacked(name: str, result: Any, float_format: str) -> pd.Series[str]:
     cells = {}
     flagged = _flags(result).marked
-    for label, coef, error in zip(result.params.index, result.params, _values(result, "bse"), strict=True):
+    errors = [f"({float_format % error})" for error in _values(result, "bse")]
+    if _has_score_intervals(result):
+        ends = _intervals(result, 0.05)
+        errors = [f"[{float_format % low}, {float_format % high}]" for low, high in ends]
+    for label, coef, error in zip(result.params.index, result.params, errors, strict=True):
         cells[label, 0] = float_format % coef + FLAG_MARK * (label in flagged)
-        cells[label, 1] = "(-)" if np.isnan(error) else f"({float_format % error})"
+        cells[label, 1] = "(-)" if "nan" in error else error
     return pd.Series(cells, name=name)
 
 
@@ -366,7 +382,7 @@ def _paper_cells(
     marks = star_marks(_values(result, "pvalues")) if stars else [""] * len(names)
     marks = flag_marks(marks, names, _flags(result))
     estimates = [f"{value:.{digits}f}{mark}" for value, mark in zip(result.params, marks, strict=True)]
-    if cells == "se":
+    if cells == "se" and not _has_score_intervals(result):
         errors = [f"({value:.{digits}f})" for value in _values(result, "bse")]
         second = [UNKNOWN_CELL if "nan" in error else error for error in errors]
     else:
@@ -375,6 +391,10 @@ def _paper_cells(
             for low, high in _intervals(result, alpha)
         ]
     return dict(zip(names, zip(estimates, second, strict=True), strict=True))
+
+
+def _has_score_intervals(result: Any) -> bool:
+    return isinstance(result, FittedResult) and has_score_intervals(result)
 
 
 def _intervals(result: Any, alpha: float) -> Floats:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
+from privinf.error_boundary import POSITIONAL, error_boundary, refuses
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.export import Export, caution_kinds
 from privinf.results.fitted import FittedResult
@@ -25,10 +26,29 @@ STAR_NOTE = "* p < 0.1, ** p < 0.05, *** p < 0.01."
 MOST_DIGITS = 15  # a double has no more
 ERRORS = "Standard errors include the privacy noise."
 INTERVALS = "{:g}% intervals include the privacy noise."
+SCORE_INTERVALS = (
+    "The noise is too strong for normal inference about all coefficients, so {:g}% intervals from a score "
+    "test of each coefficient replace the standard errors."
+)
 NO_INTERVALS = "Standard errors and intervals are not available{}."
 DOUBTED = "The summary has notes on: {}."
 FLAGGED = f"{FLAG_MARK} flagged as weakly identified or doubtful: see the summary."
 UNBOUNDED = "not available"
+NO_RATIO_CELLS = (
+    "cells={!r} is not available, because tables of fits contain coefficients: use "
+    "result.odds_ratios().to_latex() for one fit, and pandas.concat({{name: fit.odds_ratios()}}, axis=1) for "
+    "several fits"
+)
+# What callers may pass to request ratios in a table.
+RATIO_CELLS = ("or", "odds", "odds_ratio", "odds_ratios", "odds ratios", "irr", "hr", "exp")
+
+
+NO_FILE = "to a file: pathlib.Path('table.tex').write_text(result.to_latex())"
+# What `refuses` states of methods that return a table as text.
+TEXT_ONLY = {
+    POSITIONAL: f"takes arguments by name only, and no path. Write the text that it returns {NO_FILE}",
+    **dict.fromkeys(("path", "buf"), f"is not an option. Write the text that the method returns {NO_FILE}"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +101,12 @@ class PaperTable:
 class RatioFrame(pd.DataFrame):
     """Ratios and the ends of their intervals, as a DataFrame whose `to_latex` states the privacy."""
 
-    _metadata: ClassVar[list[str]] = ["paper_head", "paper_note"]
+    _metadata: ClassVar[list[str]] = ["paper_head", "paper_note", "paper_marked"]
     paper_head: str
     paper_note: str
 
+    @error_boundary
+    @refuses(TEXT_ONLY)
     def to_latex(  # type: ignore[override]
         self, *, digits: int = 3, caption: str | None = None, label: str | None = None
     ) -> str:
@@ -100,8 +122,9 @@ class RatioFrame(pd.DataFrame):
         Returns
         -------
         str
-            Ratios and intervals. The note below the table states epsilon, delta, the unit of privacy, the
-            number of records, and the kinds of the result's cautions.
+            Ratios and intervals, with a dagger at the ratios of flagged coefficients. The note below the
+            table states epsilon, delta, the unit of privacy, the number of records, the kinds of the result's
+            cautions, and the flagged coefficients.
 
         Raises
         ------
@@ -114,7 +137,11 @@ class RatioFrame(pd.DataFrame):
         """
         places = check_digits(digits)
         rows = [
-            (str(name), f"{ratio:.{places}f}", f"[{low:.{places}f}, {high:.{places}f}]")
+            (
+                str(name),
+                f"{ratio:.{places}f}{FLAG_MARK * (name in self.paper_marked)}",
+                f"[{low:.{places}f}, {high:.{places}f}]",
+            )
             for name, ratio, low, high in self.itertuples()
         ]
         table = PaperTable(
@@ -132,10 +159,22 @@ def ratios(result: FittedResult, title: str, alpha: float) -> RatioFrame:
     frame = RatioFrame(numbers, list(result.names), columns)
     level = 100 * (1 - alpha)
     note = [privacy_note(result.privacy, result._context.records(result.nobs)), INTERVALS.format(level)]
-    note += [f"Cautions: {caution_kinds(cautions)}."] if (cautions := Export(result).cautions) else []
+    flags = flags_of(result)
+    note += caution_sentences(result, flags)
     object.__setattr__(frame, "paper_head", f"{level:g}% interval")
     object.__setattr__(frame, "paper_note", " ".join(note))
+    object.__setattr__(frame, "paper_marked", flags.marked)
     return frame
+
+
+def caution_sentences(result: FittedResult, flags: Flags) -> list[str]:
+    """Return sentences about cautions and flagged coefficients for the note of a table."""
+    cautions = Export(result).cautions
+    weak = result._inference.weakness.dropna()
+    sentences = [f"Cautions: {caution_kinds(cautions)}."] if cautions else []
+    sentences += [f"Weakly identified: {', '.join(weak.index)}."] if len(weak) else []
+    sentences += [DOUBTED.format(flags.doubted)] if flags.doubted else []
+    return [*sentences, FLAGGED] if flags.marked else sentences
 
 
 def paper_table(
@@ -143,13 +182,13 @@ def paper_table(
 ) -> PaperTable:
     """Return the table of a result; see `Results.to_latex`."""
     check_paper_options(cells, stars, alpha, digits)
-    has_errors = result.estimate.cov is not None
+    shows_errors = cells == "se" and result.estimate.cov is not None and not has_score_intervals(result)
     starred = stars and result._inference.has_intervals
     flags = flags_of(result)
     marks = star_marks(np.asarray(result.pvalues)) if starred else [""] * len(result.names)
     marks = flag_marks(marks, result.names, flags)
     estimates = [f"{value:.{digits}f}{mark}" for value, mark in zip(result.params, marks, strict=True)]
-    if cells == "se" and has_errors:
+    if shows_errors:
         head = "Std. error"
         errors = [f"{value:.{digits}f}" for value in result.bse]
     else:
@@ -158,19 +197,17 @@ def paper_table(
     note = [privacy_note(result.privacy, result._context.records(result.nobs))]
     if result.privacy.response_in_clear:
         note.append(f"{result.model.endog_names} is NOT protected.")
-    if cells == "se" and has_errors:
+    if shows_errors:
         note.append(ERRORS)
     elif all(cell == UNBOUNDED for cell in errors):
         reason = result.estimate.weak_reason.removeprefix("no intervals: ")
         note.append(NO_INTERVALS.format(f": {reason}" if reason else ""))
+    elif has_score_intervals(result):
+        note.append(SCORE_INTERVALS.format(100 * (1 - alpha)))
     else:
         note.append(INTERVALS.format(100 * (1 - alpha)))
     note += [STAR_NOTE] if starred else []
-    note += [f"Cautions: {caution_kinds(cautions)}."] if (cautions := Export(result).cautions) else []
-    weak = result._inference.weakness.dropna()
-    note += [f"Weakly identified: {', '.join(weak.index)}."] if len(weak) else []
-    note += [DOUBTED.format(flags.doubted)] if flags.doubted else []
-    note += [FLAGGED] if flags.marked else []
+    note += caution_sentences(result, flags)
     return PaperTable(
         header=("", "Coefficient", head),
         rows=list(zip(result.names, estimates, errors, strict=True)),
@@ -178,8 +215,15 @@ def paper_table(
     )
 
 
+def has_score_intervals(result: FittedResult) -> bool:
+    """Return whether intervals of single coefficients come from score tests, and not from errors."""
+    return result._inference.single is not None
+
+
 def check_paper_options(cells: PaperCells, stars: bool, alpha: float, digits: int) -> None:
     """Raise ArgumentError for an option of a table that is invalid."""
+    if isinstance(cells, str) and cells.lower() in RATIO_CELLS:
+        raise NotAvailableError(NO_RATIO_CELLS.format(cells))
     check_choice(cells, PaperCells, "cells")
     check_flag(stars, "stars")
     check_fraction(alpha, "alpha")

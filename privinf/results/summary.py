@@ -117,9 +117,16 @@ ROBUST_RELEASE = (
 # Where the two tests of the hypothesis that all slopes are zero lead to different decisions.
 TESTS_DISAGREE = (
     "The F test and the score test of zero slopes disagree at the 5% level: the F test uses errors at the "
-    "estimate, and the score test those under the hypothesis. The score test holds however strong the noise "
-    "is, so rely on it."
+    "estimate, and the score test those under the hypothesis. Publish the score test, which holds its level "
+    "however strong the noise is."
 )
+# Where the two statistics differ by a large factor although both tests decide alike.
+TESTS_DIFFER = (
+    "F and the score test per df differ by a factor of {:.3g}: F uses the variance at the estimate, and the "
+    "score test that under the hypothesis. Publish the score test, which keeps its level for noise of any "
+    "strength; the level of F is only right if the noise is weak."
+)
+LARGEST_FACTOR = 5.0  # between F and the score statistic per df, before a note says which one to publish
 TEST_LEVEL = 0.05
 T_NOTE = (
     "P-values and intervals use t quantiles. The sampling error has {:d} degrees of "
@@ -144,12 +151,14 @@ WEAK_NOTE = (
 )
 # The same where single coefficients have score tests: with names, and where none is weakly identified.
 SINGLE_WEAK_NOTE = (
-    "Weak identification: the noise hides the coefficients named above; each interval and p-value is that of "
-    "its own score test, and score_test() tests several coefficients."
+    "Weak identification: the noise hides the coefficients named above. z, p-value and interval of each "
+    "coefficient are those of its own score test, so z is not coef / std err; score_test() tests several "
+    "coefficients."
 )
 SINGLE_NOTE = (
-    "Each interval and p-value is that of a score test of its coefficient alone, because the noise is too "
-    "strong for normal inference about all coefficients; score_test() tests several."
+    "z, p-value and interval of each coefficient are those of its own score test, because the noise is too "
+    "strong for normal inference about all coefficients. So z is not coef / std err; score_test() tests "
+    "several coefficients."
 )
 NO_WEAK_ERRORS = "std err is blank where a coefficient is weakly identified."
 CLIPPED_NOTE = (
@@ -551,11 +560,18 @@ def _disagreement(result: FittedResult) -> list[Note]:
     if not _shows_f(result):
         return []
     try:
-        pvalues = (result.f_pvalue, result.score_test().pvalue)
+        test = result.score_test()
+        pvalues, fvalue = (result.f_pvalue, test.pvalue), result.fvalue
     except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError):
         return []
     is_rejected = [pvalue < TEST_LEVEL for pvalue in pvalues if math.isfinite(pvalue)]
-    return [Note(TESTS_DISAGREE, "table")] if len(set(is_rejected)) > 1 else []
+    if len(set(is_rejected)) > 1:
+        return [Note(TESTS_DISAGREE, "table")]
+    score = test.statistic / test.df
+    if test.law != CHI_SQUARE or math.isinf(result.privacy.epsilon()) or min(fvalue, score) <= 0.0:
+        return []
+    factor = max(fvalue / score, score / fvalue)
+    return [Note(TESTS_DIFFER.format(factor), "table")] if factor > LARGEST_FACTOR else []
 
 
 def _strong_without_errors(result: FittedResult) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from privinf.accounting import Ledger, PrivacyReport
 from privinf.completeness import CompleteRows
-from privinf.error_boundary import error_boundaries, warn
+from privinf.error_boundary import error_boundaries, refuses, warn
 from privinf.errors import (
     ArgumentError,
     ChangedTargetWarning,
@@ -37,7 +37,7 @@ from privinf.results.notes import (
     ranked,
     sentence,
 )
-from privinf.results.paper_table import ERRORS, PaperTable, check_digits, privacy_note
+from privinf.results.paper_table import ERRORS, TEXT_ONLY, PaperTable, check_digits, privacy_note
 from privinf.results.rendering import PrivateSummary, shown_pvalue, unavailable
 from privinf.results.summary import (
     NOT_PRIVATE,
@@ -640,6 +640,7 @@ class StatResult(PortableTest):
             printed=notes,
         )
 
+    @refuses(TEXT_ONLY)
     def to_latex(
         self, *, digits: int | None = None, caption: str | None = None, label: str | None = None
     ) -> str:

@@ -20,7 +20,7 @@ from privinf.mechanisms.samples import SampleQuery, check_columns
 from privinf.notebook import html_frame
 from privinf.results.export import PortableTable
 from privinf.results.notes import COMPLETE_SAMPLE_TARGET, sentence
-from privinf.results.paper_table import PaperTable, check_digits, privacy_note
+from privinf.results.paper_table import TEXT_ONLY, PaperTable, check_digits, privacy_note
 from privinf.schema import Factor, Schema
 from privinf.schema.declared import checked_names
 from privinf.stats.base import Cautions, SampleOptions, check_level, of_imputation, request_columns
@@ -137,6 +137,7 @@ class Description(PortableTable):
         rows += [(cell[0], Labels.SHARE.format(name=cell[1]), *numbers[1:]) for cell, numbers in shares]
         return pd.DataFrame(rows, columns=["column", "term", "estimate", "conf_low", "conf_high"])
 
+    @refuses(TEXT_ONLY)
     def to_latex(self, *, digits: int = 2, caption: str | None = None, label: str | None = None) -> str:
         """Return a LaTeX table for a paper, which needs the packages booktabs and threeparttable.
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from privinf.accounting import PrivacyReport
 from privinf.completeness import CompleteRows
-from privinf.error_boundary import error_boundaries
+from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import ArgumentError, LargeDeltaWarning, PrivinfError, StorageError
 from privinf.results.export import caution_kind
 from privinf.results.notes import Note, sentence
-from privinf.results.paper_table import ERRORS, PaperTable, check_digits, privacy_note
+from privinf.results.paper_table import ERRORS, TEXT_ONLY, PaperTable, check_digits, privacy_note
 from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import large_delta, number
 from privinf.survival.storage import NO_RESULT, load_release, save_release
@@ -143,6 +143,7 @@ class ReleasedSurvival:
 
     # ---- tables for papers
 
+    @refuses(TEXT_ONLY)
     def to_latex(
         self, *, digits: int | None = None, caption: str | None = None, label: str | None = None
     ) -> str:

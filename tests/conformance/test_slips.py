@@ -53,6 +53,6 @@ def test_a_study_takes_the_coefficient_by_position():
 def test_options_of_statsmodels_margins_say_what_to_do():
     model = pi.Logit([0.0, 1.0] * 50, pi.add_constant(pd.DataFrame({"x": [0.1, 0.5] * 50})), bounds=[(-1, 1)])
     fit = model.fit(epsilon=50.0, delta=1e-6, rng=0, intervals="optional")
-    for name in ("alpha", "atexog", "dummy", "count"):
+    for name in ("alpha", "atexog", "count"):
         with pytest.raises(NotAvailableError, match=f"{name}="):
             type(fit).get_margeff(fit, **{name: True})

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+import statsmodels.formula.api as smf
 from scipy.special import expit
 from scipy.stats import norm
 
@@ -745,7 +746,7 @@ def test_a_hessian_that_does_not_determine_averages_says_so():
     fit = model.fit(epsilon=1.0, delta=1e-6, rng=0)
     assert MARGINS_NOTE in fit.summary(notes="all").plain_notes
     assert "Average margins:" in str(fit.summary()).split("coef")[0]  # it must not hide among the notes
-    with pytest.raises(NotAvailableError, match="does not determine them well enough"):
+    with pytest.raises(NotAvailableError, match="budget of this fit is too small to determine"):
         fit.get_margeff()
     slopes = fit.params.to_numpy()[1:]
     np.testing.assert_allclose(fit.get_margeff(method="eydx").margeff, slopes)
@@ -761,7 +762,7 @@ def test_the_hessian_of_weighted_records_or_next_to_an_offset_gives_no_average()
     table = counts_table(3000).assign(some=lambda t: (t.y > 1.0).astype(float))
     schema = pi.Schema({**COUNTS, "some": (0, 1)})
     weighted = pi.Logit.from_formula("some ~ a + b", table, schema=schema, weights="w")
-    with pytest.raises(NotAvailableError, match="margins=True"):
+    with pytest.raises(NotAvailableError, match=r"margins=True.*holds only a weighted average"):
         weighted.fit(epsilon=4.0, delta=1e-6, rng=0).get_margeff()
     offset = pi.Logit.from_formula("some ~ a + b", table, schema=schema, offset="off")
     with pytest.raises(NotAvailableError, match="offset"):
@@ -870,3 +871,34 @@ def test_columns_that_reach_far_are_named_by_logistic_fits_and_by_counts_whose_t
     assert "same direction" in note.text
     design.columns = [SimpleNamespace(indicator=True)] * 4
     assert far_values(rows, counts, named=()) == far_values(rows, logistic, named=()) == ()
+
+
+def test_effects_of_levels_are_derivatives_or_changes_from_0_to_1():
+    rng = np.random.default_rng(4)
+    rows = pd.DataFrame({"x": rng.uniform(-1, 1, 4000), "g": rng.choice(["a", "b", "c"], 4000)})
+    eta = rows.x + 1.5 * (rows.g == "b") - 0.5
+    rows["y"] = (rng.random(4000) < 1.0 / (1.0 + np.exp(-eta))).astype(float)
+    rows["counts"] = np.minimum(rng.poisson(np.exp(eta)), 30).astype(float)
+    schema = pi.Schema({"x": (-1, 1), "g": ["a", "b", "c"], "y": (0, 1), "counts": (0, 30)})
+    for model, theirs, response in ((pi.Logit, smf.logit, "y"), (pi.Poisson, smf.poisson, "counts")):
+        formula = f"{response} ~ x + C(g)"
+        fit = model.from_formula(formula, rows, schema=schema).fit(epsilon=math.inf, cov_type="nonrobust")
+        reference = theirs(formula, rows).fit(disp=0)
+        known = reference.get_margeff(at="mean", dummy=True)
+        changes = fit.get_margeff("mean", dummy=True)
+        np.testing.assert_allclose(changes.margeff, known.margeff, rtol=1e-4)
+        if response == "y":
+            np.testing.assert_allclose(changes.margeff_se, known.margeff_se, rtol=1e-3)
+        slopes = fit.get_margeff("mean")
+        assert slopes.margeff[0] != changes.margeff[0]
+        assert "is a derivative, not the change" in str(slopes.summary()) + slopes.to_latex()
+        assert "is the change of the mean" in " ".join(str(changes.summary()).split())
+        for at, method in (("overall", "dydx"), ("mean", "eyex")):
+            with pytest.raises(NotAvailableError, match="delta_method"):
+                fit.get_margeff(at, method, dummy=True)
+        with pytest.raises(ArgumentError, match="dummy"):
+            fit.get_margeff("mean", dummy=1)
+    plain = pi.Logit.from_formula("y ~ x", rows, schema=schema).fit(epsilon=4.0, delta=1e-6, rng=0)
+    assert "level of a factor" not in str(plain.get_margeff("mean"))
+    same = plain.get_margeff("mean", dummy=True).margeff
+    np.testing.assert_array_equal(same, plain.get_margeff("mean").margeff)

@@ -13,7 +13,7 @@ from scipy.stats import binom, chi2
 from privinf.errors import ArgumentError, NotPositiveDefiniteError
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.score_sets import ScoreSet, score_sets
-from privinf.inference.score_test import score_test
+from privinf.inference.score_test import ScoreTestResult, score_test
 
 MAKERS = {"features": (noisy_features, 2.0), "totals": (noisy_totals, 20.0), "records": (noisy_records, 1.0)}
 
@@ -223,3 +223,8 @@ def test_sets_map_to_other_units():
         score_sets(system, [3])
     with pytest.raises(ArgumentError, match="alpha"):
         score_sets(system, alpha=1.0)
+
+
+def test_a_result_prints_one_readable_line():
+    result = ScoreTestResult(statistic=12.3456, pvalue=0.00021, df=2, null=np.zeros(2))
+    assert str(result) == repr(result) == "<Score test: chi2(2) = 12.35, p-value=0.00021, df=2>"

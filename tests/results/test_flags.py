@@ -1,6 +1,7 @@
 """What a summary, a page and a table for a paper state about flagged fits, and fits without intervals."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -179,6 +180,36 @@ def test_a_warning_of_effects_does_not_name_the_constant(misfit):
         misfit.get_margeff("mean")
     with pytest.warns(MisfitWarning, match="intervals of Intercept, income may miss"):
         misfit.conf_int()
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.MisfitWarning")
+def test_tables_of_effects_and_ratios_repeat_flags_and_cautions(misfit):
+    effects = misfit.get_margeff("mean")
+    summary = effects.summary()
+    assert summary.plain_facts["See notes for"] == "income"
+    text = str(summary)
+    lines = {line.split()[0]: line for line in text.splitlines() if line}
+    assert "\u2020" in lines["income"]
+    assert "\u2020" not in lines["x"]
+    assert "\u2020 flagged at the head of the table" in text
+    assert "intervals of income may miss" in words_of(text)
+    assert list(effects.summary_frame().flag) == ["\u2020", ""]
+    paper, odds = effects.to_latex(), misfit.odds_ratios().to_latex()
+    for table in (paper, odds):
+        assert "Cautions: Misfit." in table
+        assert "flagged as weakly identified or doubtful" in table
+        assert re.search(r"income & -?[0-9.]+\\textdagger", table)
+        assert not re.search(r"\bx & -?[0-9.]+\\textdagger", table)
+    assert "See notes for: income." in paper
+    assert "The summary has notes on: Intercept, income." in odds
+
+
+def test_effects_of_a_clean_fit_have_no_flags():
+    fit = pi.Logit.from_formula("sick ~ x", patients(), schema=SCHEMA).fit(**SPENT)
+    effects = fit.get_margeff("mean")
+    assert "\u2020" not in str(effects.summary())
+    assert "flag" not in effects.summary_frame()
+    assert "textdagger" not in effects.to_latex() + fit.odds_ratios().to_latex()
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -13,10 +13,11 @@ from statsmodels.iolib.summary2 import summary_col
 
 import privinf as pi
 from privinf.accounting import PrivacyReport
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.results import Results
 from privinf.results.context import Context
+from privinf.results.paper_table import RatioFrame
 
 NAMES = ("Intercept", "age & sex", "log_income")
 
@@ -165,7 +166,7 @@ def test_a_comparison_notes_budget_weakness_and_missing_errors():
     table = pi.compare({"weak": weak, "good": good})
     text = table.to_latex(stars=True)
     body, facts = cells_of(text)
-    assert [line[1] for line in body[1::2]] == ["-", "-"]
+    assert [line[1] for line in body[1::2]] == ["[-inf, inf]"] * 2
     assert all(line[2].startswith("(") for line in body[1::2])
     assert ["noise", "SIMULATION NOISE: NOT PRIVATE", "SIMULATION NOISE: NOT PRIVATE"] in facts
     assert "Weakly identified in weak: x1, x2." in text
@@ -200,3 +201,41 @@ def test_a_table_of_counts_has_one_decimal_and_its_target():
     assert "The counts are those of this table" in text
     assert "H0" not in text
     assert ".." not in text
+
+
+def test_a_path_is_refused_with_the_remedy(result):
+    odds = pd.DataFrame({"odds ratio": [1.0], "low": [0.5], "high": [2.0]}, ["x"])
+    for method in (result.to_latex, result.to_html, pi.compare([result]).to_latex, RatioFrame(odds).to_latex):
+        with pytest.raises(ArgumentError, match=r"no path.*write_text\(result.to_latex\(\)\)"):
+            method("x.tex")
+        with pytest.raises(ArgumentError, match=r"buf= is not an option.*write_text"):
+            method(buf="x.tex")
+
+
+def test_tables_of_coefficients_refuse_odds_ratios(result):
+    for table in (result, pi.compare([result])):
+        with pytest.raises(NotAvailableError, match=r"odds_ratios\(\).*pandas.concat"):
+            table.to_latex(cells="or")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_intervals_of_score_tests_replace_standard_errors():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (2000, 2))
+    y = np.clip(X[:, 0] + 0.5 * rng.standard_normal(2000), -3.0, 3.0)
+    model = pi.MomentOLS(y, X, bounds=[(-1.0, 1.0), (-50.0, 50.0)], y_bounds=(-3.0, 3.0))
+    fit = model.fit(epsilon=1.0, delta=1e-6, rng=0)
+    assert fit._inference.single is not None
+    text = fit.to_latex()
+    assert text == fit.to_latex(cells="ci")
+    low, high = fit.conf_int().iloc[0]
+    assert f"[{low:.3f}, {high:.3f}]" in text
+    assert "Std. error" not in text
+    assert "from a score test of each coefficient replace the standard errors" in text
+    note = " ".join(str(fit.summary(notes="all")).split())
+    assert "so z is not coef / std err" in note.replace("So z", "so z")
+    table = pi.compare([fit])
+    assert f"[{low:.3f}, {high:.3f}]" in table.to_latex()
+    assert f"[{low:.4f}, {high:.4f}]" in str(table)
+    for one in (table.to_latex(), " ".join(str(table).split())):
+        assert "intervals from score tests" in one

@@ -188,7 +188,7 @@ def test_a_flagged_fit_in_which_no_coefficient_is_hidden_is_not_condemned(moment
     assert not result.glance().weak.item()
     text = str(result.summary())
     assert "Weak for" not in text
-    assert "Each interval and p-value is that of a score test" in text
+    assert "z, p-value and interval of each coefficient are those of its own score test" in text
     assert strong._inference.single is None
     np.testing.assert_allclose(result.conf_int(), strong.conf_int(), rtol=0.05, atol=1e-3)
 
