@@ -366,7 +366,7 @@ def _stacked(name: str, result: Any, float_format: str) -> pd.Series[str]:
     flagged = _flags(result).marked
     errors = [f"({float_format % error})" for error in _values(result, "bse")]
     if _has_score_intervals(result):
-        ends = _intervals(result, 0.05)
+        ends = result._inference.interval(0.05)  # the mark at the coefficient is the warning
         errors = [f"[{float_format % low}, {float_format % high}]" for low, high in ends]
     for label, coef, error in zip(result.params.index, result.params, errors, strict=True):
         cells[label, 0] = float_format % coef + FLAG_MARK * (label in flagged)

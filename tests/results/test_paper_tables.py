@@ -3,6 +3,7 @@
 import html
 import pickle
 import re
+import warnings
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -235,6 +236,9 @@ def test_intervals_of_score_tests_replace_standard_errors():
     note = " ".join(str(fit.summary(notes="all")).split())
     assert "so z is not coef / std err" in note.replace("So z", "so z")
     table = pi.compare([fit])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        str(table), table.to_latex()
     assert f"[{low:.3f}, {high:.3f}]" in table.to_latex()
     assert f"[{low:.4f}, {high:.4f}]" in str(table)
     for one in (table.to_latex(), " ".join(str(table).split())):
