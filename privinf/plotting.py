@@ -526,7 +526,7 @@ def stamp(ax: Axes, report: PrivacyReport) -> None:
     text = f"epsilon = {report.epsilon():.3g} at delta = {report.default_delta:g}"
     if report.stamp:
         text += f"  -  {report.stamp}"
-    words = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "bottom"}
+    words: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "bottom"}
     ax.annotate(text, (0.0, 1.0), (0.0, 4.0), fontsize="small", color=INK, annotation_clip=False, **words)
 
 

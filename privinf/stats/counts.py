@@ -87,6 +87,7 @@ SUPPRESSED = (
     "they have {rest:.6g} records, the total minus the cells shown. Because the cells were selected, each "
     "interval of a cell has the level {level:.4g}."
 )
+SHARES_WITHIN = "shares of {} within {}"
 OF_ROWS = "Each share is that of one level within a {} of the table. The denominators are noisy counts too."
 NO_ROWS = (
     "shares within rows and columns need a crosstab without suppressed cells: call them on the "
@@ -571,7 +572,8 @@ class CountsResult(base.StatResult):
         )
         of_target = OF_POPULATION if chosen.sampling else base.TABLE_ESTIMATES
         within, of = self.release.query.by[:: 1 if axis == "row" else -1]
-        query = replace(self.release.query, label=f"shares of {of} within {within}")
+        estimated = SHARES_WITHIN.format(of, within)
+        query = replace(self.release.query, label=estimated)
         return base.StatResult(
             title=f"Shares within {axis.title()}s",
             release=replace(self.release, query=query),
