@@ -85,14 +85,14 @@ class DebiasedLasso(Model[LassoModelOptions]):
         Public bounds of every column except the constant, in the order of the columns or by name, instead of
         `x_bound`; values outside the bounds are clipped.
     y_bounds : (low, high), optional
-        Public bounds of the response, required for ``family="gaussian"``. The bounds determine the grid on
-        which the fit releases the scale of the residuals. The response is clipped only to an interval that is
-        16 times as wide as these bounds.
+        Public bounds of the response, required for ``family="gaussian"`` and not passed otherwise. The bounds
+        determine the grid on which the fit releases the scale of the residuals. The response is clipped only
+        to an interval that is 16 times as wide as these bounds.
     family : {"gaussian", "binomial"}
         With "gaussian" the regression is linear. With "binomial" the regression is logistic: the response is
-        0 or 1, or a factor of two levels, and `y_bounds` is not passed. A binomial response in an array is
-        clipped to [0, 1]. A schema that declares other bounds for a binomial response is refused. A logistic
-        fit always has an intercept, which is not debiased.
+        0 or 1, or a factor of two levels. A binomial response in an array is clipped to [0, 1]. A schema that
+        declares other bounds for a binomial response is refused. A logistic fit always has an intercept,
+        which is not debiased.
     x_scale : float or array_like, shape (p,), optional
         Public guesses of the standard deviations of the columns. These guesses are used to rank columns for
         selection. The default is a sixth of the width of the bounds. The standard deviations of the selected
@@ -245,9 +245,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
             response is clipped to its bounds.
         family : {"gaussian", "binomial"}
             With "gaussian" the regression is linear. With "binomial" the regression is logistic: the response
-            is 0 or 1, or a factor of two levels, and `y_bounds` is not passed. A binomial response in an
-            array is clipped to [0, 1]. A schema that declares other bounds for a binomial response is
-            refused. A logistic fit always has an intercept, which is not debiased.
+            is 0 or 1, or a factor of two levels. A binomial response in an array is clipped to [0, 1]. A
+            schema that declares other bounds for a binomial response is refused. A logistic fit always has an
+            intercept, which is not debiased.
         sites : str, optional
             Name of the column of the table that holds the site of every row. By default all rows belong to
             one curator.
@@ -325,9 +325,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
             that is 16 times as wide as these bounds.
         family : {"gaussian", "binomial"}
             With "gaussian" the regression is linear. With "binomial" the regression is logistic: the response
-            is 0 or 1, or a factor of two levels, and `y_bounds` is not passed. A binomial response in an
-            array is clipped to [0, 1]. A schema that declares other bounds for a binomial response is
-            refused. A logistic fit always has an intercept, which is not debiased.
+            is 0 or 1, or a factor of two levels. A binomial response in an array is clipped to [0, 1]. A
+            schema that declares other bounds for a binomial response is refused. A logistic fit always has an
+            intercept, which is not debiased.
         x_scale : float or array_like, shape (p,), optional
             Public guesses of the standard deviations of the columns. These guesses are used to rank columns
             for selection. The default is a sixth of the width of the bounds. The standard deviations of the
