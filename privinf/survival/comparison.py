@@ -53,6 +53,7 @@ UP_TO_NOTE = (
     "Up to time {:g}, the test uses all times at which enough records of all groups together are at risk. "
     "The curve of a single group can end earlier."
 )
+RATIO_ERROR = "The standard error of the hazard ratio is that of its logarithm."
 UNBOUNDED_NOTE = "An end of the interval of the hazard ratio is unbounded, because the noise hides the ratio."
 PAIRS_NOTE = "Hazard ratios and tests of all pairs of groups are in .pairwise(), at no further cost."
 NO_RATIO = "Weights other than those of the log-rank test have no hazard ratio: use weights='logrank'."
@@ -215,7 +216,8 @@ class LogRankResult(ReleasedSurvival, PortableTest):
             end = float(self.release.edges[-1])
             if math.isinf(self.rows[0].high) or self.rows[0].low == 0.0:
                 notes.append(Note(UNBOUNDED_NOTE, "must-read"))
-            notes.append(Note(RATIO_NOTE.format(first=first, second=second, end=end), "table"))
+            text = RATIO_NOTE.format(first=first, second=second, end=end)
+            notes.append(Note(f"{text} {RATIO_ERROR}", "table"))
         elif len(self.release.groups) == 2:
             notes.append(Note(NO_RATIO))
         elif self.weights == "logrank":
@@ -276,7 +278,8 @@ class LogRankResult(ReleasedSurvival, PortableTest):
     def _paper_facts(self) -> list[str]:
         test = f"statistic = {number(self.statistic)} (df = {self.df:.0f}), p = {shown_pvalue(self.pvalue)}"
         effects = [f"{name}: {number(size)}." for name, size in self.effects.items()]
-        return [f"{self.title} of {self.null}: {test}.", *effects]
+        errors = [RATIO_ERROR] if self.rows[0].name.startswith("hazard ratio") else []
+        return [f"{self.title} of {self.null}: {test}.", *errors, *effects]
 
     def _view(self) -> dict[str, Any]:
         words = ("weights", "exponent", "confidence_level")

@@ -144,7 +144,11 @@ def test_a_test_and_a_ratio_come_from_the_same_release(fitted):
     assert "hazard ratio, b to a" in str(test.summary())
     again = pi.survival.logrank("months", "state", "arm", data=people(), schema=SCHEMA, **BUDGET)
     assert again.statistic == test.statistic
+    of_logarithm = "The standard error of the hazard ratio is that of its logarithm."
+    assert of_logarithm in " ".join(str(test.summary()).split())
+    assert of_logarithm in test.to_latex()
     weighted = fitted.logrank("gehan")
+    assert of_logarithm not in weighted.to_latex()
     assert weighted.tidy()["conf_low"].isna().all()
     with pytest.raises(ArgumentError, match="two groups and weights='logrank'"):
         _ = weighted.hazard_ratio
