@@ -38,7 +38,7 @@ under the known law. A row passes if the bound is below the claim and at least 0
 |---|---|---|---|---|---|---|---|
 """
 
-WHOLE_HEAD = """# Whole fits of DebiasedLasso
+WHOLE_HEAD = """## Whole fits of DebiasedLasso
 
 Made by `python benchmarks/audits_lasso.py --only whole{scaled}` in {seconds:.0f} s. 50 records, 5 columns; two data sets that differ in
 one record. Of "opposite responses" the records have one x at its bounds and residuals at opposite clips; "orthogonal x"
@@ -52,7 +52,7 @@ errors, scale, sparse coefficients and kind of refusal, learned from half of the
 the pair, in zCDP, as a share of what the ledger says, the largest in any fit: never above 1.
 
 """
-BROKEN_HEAD = """# Whole fits of DebiasedLasso with one thing broken
+BROKEN_HEAD = """## Whole fits of DebiasedLasso with one thing broken
 
 Made by `python benchmarks/audits_lasso.py --only broken{scaled}` in {seconds:.0f} s. Opposite responses, as above; the claim is what the
 ledger says at the delta in brackets, but never more than was asked for. A mutant is caught if its bound exceeds the claim.
@@ -188,10 +188,11 @@ TABLES = {"releases": releases_text, "whole": whole_text, "broken": broken_text}
 
 def stored_tables() -> dict[str, str]:
     """Return the tables that stand in the file, by name: each begins with its own title."""
-    parts = ("\n" + TARGET.read_text()).split("\n# ")[1:] if TARGET.exists() else []
-    titles = {name: head.split("\n")[0] for name, head in zip(TABLES, HEADS, strict=True)}
-    found = {f"# {part.splitlines()[0]}": f"# {part.strip()}" for part in parts}
-    return {name: found[title] for name, title in titles.items() if title in found}
+    text = TARGET.read_text() if TARGET.exists() else ""
+    titles = {name: head.partition("\n")[0] for name, head in zip(TABLES, HEADS, strict=True)}
+    starts = {name: text.find(f"{title}\n") for name, title in titles.items() if f"{title}\n" in text}
+    ends = [*sorted(starts.values()), len(text)]
+    return {name: text[start : ends[ends.index(start) + 1]].strip() for name, start in starts.items()}
 
 
 def main() -> int:

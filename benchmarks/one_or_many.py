@@ -63,6 +63,8 @@ def main(seeds=5):
                 cell[k].append(widths(model.fit(mu=mu / np.sqrt(k), delta=1e-6, rng=seed)))
         print(seed, flush=True)
     lines = [
+        "# One release of moments or separate fits: widths of intervals",
+        "",
         "Made by `python benchmarks/one_or_many.py`: median width of the slopes' 95% intervals over separate fits of",
         f"`OLS` at mu/sqrt(k) each, relative to one release of `Moments` ({N:,} people, epsilon 2 in all, {seeds} tables).",
         "Below 1 the separate fit is narrower. *-*: most fits of the release flag a coefficient as weak.",

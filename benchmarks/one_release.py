@@ -46,7 +46,9 @@ MEANS = np.array([0.3, -0.2, 0.1, 0.4, 0.5])
 SLOPE = 0.5  # of y on w
 REACH = 4.0
 SKEW = 0.6
-HEADER = """Made by `python benchmarks/one_release.py`, {} releases a cell, delta = 1e-6: five columns z, v, x, w, y and a
+HEADER = """# Many analyses of one release: coverage of 95% intervals
+
+Made by `python benchmarks/one_release.py`, {} releases a cell, delta = 1e-6: five columns z, v, x, w, y and a
 constant are released once, with bounds of four sds, and all analyses are made from that release. The table shows the coverage of 95% intervals, first the lowest over the quantities of an analysis, then the mean over them. *Wide*: the share of intervals that are [-1, 1]
 (correlations), or of fits that are flagged (others). Coverage of correlations includes intervals that are [-1, 1], and coverage of fits leaves flagged fits out; *given* is the lowest coverage of a correlation whose interval is narrower in half of the releases
 or more. 99% binomial limits of one share, jointly over {} shares: {:.3f} to {:.3f}.

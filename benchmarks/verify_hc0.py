@@ -35,7 +35,9 @@ RESULTS = Path(__file__).parent / "results" / "hc0_real.md"
 DELTA, NORMAL = 1e-6, 1.959963984540054
 CLIPS = {"3 sd": 3.0, "10 sd": 10.0, "20 sd": 20.0, "rule": None}
 SLOPES, SD = np.array([0.5, -0.3, 0.2]), 0.3
-HEADER = """Made by `python benchmarks/verify_hc0.py`, {} replications; delta = 1e-6, one curator. *Clip* is the median threshold, in standard deviations of the residuals. The ratio of standard deviation and standard error (root mean square) and the coverage of 95% intervals are given for each coefficient, the constant first, or from lowest to highest if there are more than four. *Width* is the median over slopes, relative to the width with a threshold of 3 standard deviations.
+HEADER = """# Clipping of residuals: robust standard errors, coverage and width
+
+Made by `python benchmarks/verify_hc0.py`, {} replications; delta = 1e-6, one curator. *Clip* is the median threshold, in standard deviations of the residuals. The ratio of standard deviation and standard error (root mean square) and the coverage of 95% intervals are given for each coefficient, the constant first, or from lowest to highest if there are more than four. *Width* is the median over slopes, relative to the width with a threshold of 3 standard deviations.
 
 """
 

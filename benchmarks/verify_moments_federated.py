@@ -32,7 +32,9 @@ RESULTS = Path(__file__).parent / "results" / "moments_federated.csv"
 TRUE = np.array([0.5, -0.3, 0.2])
 SITES, DELTA, NORMAL = 10, 1e-5, 1.959963984540054
 STORE_EVERY = 50
-HEADER = """Made by `python benchmarks/verify_moments_federated.py`. Ten sites, delta = 1e-5, replace-one of one record.
+HEADER = """# Moments over ten sites: noise and coverage of 95% intervals
+
+Made by `python benchmarks/verify_moments_federated.py`. Ten sites, delta = 1e-5, replace-one of one record.
 Noise: epsilon = 1, secure noise at the sites. Intervals: X ~ U[-1, 1]^3, beta (.5, -.3, .2), error sd .3, n = 5,000,
 epsilon = 1; heteroskedastic: error sd .6 x1^2, n = 20,000, epsilon = 8. Single fits go to `moments_federated.csv` beside
 this file (1.2 MB, not kept in git). An interval's data and noise are those of the seed

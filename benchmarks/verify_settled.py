@@ -38,7 +38,9 @@ DELTA, NORMAL = 1e-6, 1.959963984540054
 TEN = np.array([0.8, -0.6, 0.5, -0.4, 0.3, -0.2, 0.1, 0.0, 0.0, 0.5])
 FOUR = np.array([0.8, -0.5, 0.3, 0.0])
 FIVE = np.array([0.3, 0.5, -0.5, 0.0, 1.0])
-HEADER = """Made by `python benchmarks/verify_settled.py`, {} fits a cell; delta = 1e-6, replace-one of one record. Fits of
+HEADER = """# FederatedGLM: flags of fits that have not converged
+
+Made by `python benchmarks/verify_settled.py`, {} fits a cell; delta = 1e-6, replace-one of one record. Fits of
 `FederatedGLM` by `optimizer=Newton()`, unless a cell names another; the default fit does not depend on a last step. *Hidden* is the share of fits in which the noise hides the final Hessian. *Would cover* is the coverage of the worst coefficient, and of all coefficients, if every other fit reported intervals. *Flagged* is the share of flagged fits among those that are not hidden. *Cover* is the coverage of fits that keep their intervals. *Length* is the median length of the last step in its own standard errors; steps above 1.5 are flagged. A cell fails without a warning if many fits keep intervals that do not cover.
 
 """

@@ -23,6 +23,12 @@ ROOT_PAGES = {
     "SECURITY.md": "security.md",
 }
 CITATION = "citation.md"
+CITATION_TEXT = """# Citation
+
+To cite privinf, use the entry below. It is the file `CITATION.cff` of the repository. The page
+[The five papers](papers.md) names the papers whose methods the package implements.
+
+"""
 # The top names by the room that defines them; rooms that are not named here have a page of their own.
 TOP = {
     "models": ("Models", ("glm", "iwp", "lasso", "mixing", "modulation", "moments")),
@@ -41,6 +47,35 @@ ROOMS = {
     "errors": "Errors and warnings",
     "typing": "Types",
 }
+# What each page of the reference is about, in a sentence or two below its title.
+ABOUT = {
+    "models": "Regression models, the optimizers of their fits, and the results that the fits return. "
+    "The page [Which model to use](../choose.md) compares the models.",
+    "releases": "Releases are noisy statistics that later analyses use without access to the rows. "
+    "This page also documents the tables and files from which rows are read.",
+    "schema": "A schema declares the bounds and levels of columns, which are public. "
+    "The page [Choose epsilon and bounds](../howto/epsilon-and-bounds.md) shows where bounds come from.",
+    "accounting": "Budgets limit what is spent, ledgers record what was spent, and plans predict the "
+    "widths of intervals. The page [Privacy accounting](../explain/accounting.md) explains the terms.",
+    "results": "`Results` is the base class of the results of every model. "
+    "The page [Read a summary](../howto/summary.md) explains a summary.",
+    "stats": "Means, quantiles, counts and tests without a regression, and the results that they return. "
+    "The page [Means, quantiles and tests](../tests.md) shows how to use them.",
+    "survival": "Survival curves, cumulative hazards and log-rank tests. "
+    "The page [Survival curves and log-rank tests](../howto/survival.md) shows how to use them.",
+    "federation": "Sites answer queries about their own rows, and a federation connects sites and analyst. "
+    "The page [Three hospitals](../howto/hospitals.md) shows how to use them.",
+    "datasets": "Public data sets of other packages, with their schemas, for examples and benchmarks.",
+    "plotting": "Plots of results and releases. Plots use no rows, so they cost no budget. "
+    "Install the extra `plots` first.",
+    "noise": "Sources of the noise, and the secret key of a server's noise. "
+    "The page [Floating-point arithmetic](../explain/floating-point.md) explains lattice noise.",
+    "errors": "Exceptions and warnings of the package. All exceptions are subclasses of `PrivinfError`.",
+    "typing": "Types of the arguments in signatures. They list the options of an argument, and have no "
+    "effect when a program runs.",
+    "others": "Classes and functions that use results of privinf in scikit-learn and marginaleffects. "
+    "Import them by the names of their modules.",
+}
 FIRST = ("OLS", "Logit", "Poisson", "MomentOLS", "Results", "Schema", "Ledger", "Moments")
 OTHERS = "others"
 LONGEST_VALUE = 120  # characters of a type or constant that the index shows
@@ -49,6 +84,7 @@ CONNECTED = ("marginaleffects", "sklearn")
 FENCE = re.compile(r"(^```.*?^```[ ]*$)", re.DOTALL | re.MULTILINE)
 TAGGED = re.compile(r"^```(\w+) (?:ci|verify)(?: \w+)?$", re.MULTILINE)
 BASES = re.compile(r'<p class="doc doc-class-bases">\s*Bases: (.*?)</p>', re.DOTALL)
+CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
 LONG_NAME = re.compile(r"(?<=<code>)[^<>\n]{12,}(?=</code>)")
 NAME_PART = re.compile(r"[_.(=/](?=[\w.&])|\)(?=\.)|[a-z](?=[A-Z][a-z])")  # a name may wrap after these
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
@@ -124,7 +160,7 @@ def home_of(full: str) -> str | None:
 
 def reference_page(page: str) -> str:
     """Return the Markdown of one page of the reference: its names, and where their docstrings are."""
-    lines = [f"# {title_of(page)}", ""]
+    lines = [f"# {title_of(page)}", "", ABOUT[page], ""]
     top = offered("privinf")
     for name, full in names_by_page()[page].items():
         shown = f"privinf.{name}" if name in top else f"privinf.{page}.{name}" if page in ROOMS else full
@@ -192,6 +228,8 @@ def page_of(source: str) -> str:
     """Return the path in the site of a file of the repository."""
     if source in ROOT_PAGES:
         return ROOT_PAGES[source]
+    if source == "CITATION.cff":
+        return CITATION
     return source.removeprefix("docs/")
 
 
@@ -224,6 +262,10 @@ def public_bases(html: str) -> str:
     return BASES.sub(line, html)
 
 
+def _breakable(name: re.Match[str]) -> str:
+    return NAME_PART.sub(r"\g<0><wbr>", name[0])
+
+
 # ---- what mkdocs calls
 
 
@@ -245,6 +287,7 @@ def on_files(files: Any, config: Any) -> Any:
     pages = [
         *ROOT.glob("vignettes/*.md"),
         *(p for p in ROOT.glob("vignettes/*/*") if p.suffix in (".png", ".svg")),
+        *ROOT.glob("benchmarks/results/*.png"),
     ]
     for path in chain(folders, pages):
         uri = path.relative_to(ROOT).as_posix()
@@ -252,7 +295,7 @@ def on_files(files: Any, config: Any) -> Any:
     for source, uri in ROOT_PAGES.items():
         files.append(File.generated(config, uri, abs_src_path=str(ROOT / source)))
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    files.append(File.generated(config, CITATION, content=f"# Citation\n\n```yaml\n{cited}```\n"))
+    files.append(File.generated(config, CITATION, content=f"{CITATION_TEXT}```yaml\n{cited}```\n"))
     files.append(File.generated(config, "reference/index.md", content=reference_index()))
     for page in names_by_page():
         files.append(File.generated(config, f"reference/{page}.md", content=reference_page(page)))
@@ -266,5 +309,5 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
     """Show public base classes alone on the pages of the API, and let long names of tables wrap."""
-    output = LONG_NAME.sub(lambda match: NAME_PART.sub(r"\g<0><wbr>", match[0]), output)
+    output = CELL.sub(lambda cell: LONG_NAME.sub(_breakable, cell[0]), output)
     return public_bases(output) if page.file.src_uri.startswith("reference/") else output

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import statsmodels.formula.api as smf
-from page import Page
+from page import Page, wrapped
 from scipy.stats import norm
 
 import privinf as pi
@@ -236,7 +236,7 @@ FORMULA_OF = FIT.variance_formula
 shares = FORMULA_OF.shares.map("{:.1%}".format)
 shares.insert(0, "coefficient", FIT.params.index)
 table(shares)
-PAGE.printed(FORMULA_OF.equation)
+PAGE.printed(wrapped(FORMULA_OF.equation))
 STRONGEST = FORMULA_OF.shares.loc["smoker[T.yes]"].idxmax()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of the plots' own libraries

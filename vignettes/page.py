@@ -5,6 +5,7 @@
 """
 
 import os
+import re
 import subprocess
 import textwrap
 import time
@@ -71,6 +72,15 @@ def wrapped(shown: object, columns: int = 80) -> str:
         textwrap.fill(line, columns, subsequent_indent=indent, break_on_hyphens=False)
         for line, indent in zip(lines, indents, strict=True)
     )
+
+
+def alternative(caption: str, shortest: int = 30) -> str:
+    """Return the text for readers who do not see a figure: the first sentences of its caption."""
+    sentences = re.split(r"(?<=\.) (?=[A-Z])", " ".join(re.sub("[*`]", "", caption).split()))
+    parts = [sentences[0]]
+    while len(" ".join(parts)) < shortest and len(parts) < len(sentences):
+        parts.append(sentences[len(parts)])
+    return " ".join(parts)
 
 
 class Page:
@@ -150,7 +160,8 @@ class Page:
         """Save a figure and add it."""
         fig.savefig(self.folder / f"{name}.png")
         plt.close(fig)
-        self.add(f"![{name}]({self.folder.name}/{name}.png)\n\n*{cleandoc(caption)}*")
+        text = cleandoc(caption)
+        self.add(f"![{alternative(text)}]({self.folder.name}/{name}.png)\n\n*{text}*")
 
     def write(self) -> None:
         """Write the page and the commit that it was made at, and say how long it took."""
