@@ -295,7 +295,10 @@ VERDICT_COLUMNS = (
     "fits that raised a foreign error",
 )
 VERDICT_HEADER = f"| {' | '.join(VERDICT_COLUMNS)} |\n|" + "---|" * len(VERDICT_COLUMNS)
-TITLE = """# The gauntlet
+TITLE = """# The gauntlet: intervals of every estimator
+
+This page reports the coverage and the width of 95% intervals of each estimator. A cell is a distribution of rows with a
+number of rows and an epsilon.
 
 Made by `python benchmarks/gauntlet.py --report` from {fits:,} fits, {least} to {most} of each estimator in each cell;
 delta = 1e-6, replace-one of one record, 95% intervals, one curator unless the estimator says otherwise. Targets are

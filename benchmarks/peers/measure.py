@@ -504,6 +504,8 @@ def main() -> None:
     lines = [
         "# Other tools, side by side",
         "",
+        "This page compares privinf with other tools: error, coverage and width of regressions, and audits.",
+        "",
         f"Made by `python benchmarks/peers/measure.py FOLDER` in {time.time() - started:.0f} s, FOLDER filled by "
         f"`python benchmarks/peers/install.py FOLDER`. Versions: {', '.join(versions())}.",
         "",
