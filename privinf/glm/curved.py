@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from scipy.optimize import brentq
@@ -348,11 +349,13 @@ def _predictor(sums: CurvedSums, mean: float, length: float, shares: Shares) -> 
         size = min(length / mean, shares.steepest)
         return math.log(mean) - size**2 / 2.0, size, sums.weighted(mean)
 
+    @cache
     def level_of(size: float) -> float:
         if sums.constant is None:
             return 0.0
         return float(brentq(lambda at: NODE_WEIGHTS @ expit(at + size * NODES) - mean, -60.0, 60.0))
 
+    @cache
     def curvature_of(size: float) -> float:
         means = expit(level_of(size) + size * NODES)
         return float(NODE_WEIGHTS @ (means * (1.0 - means)))

@@ -129,7 +129,8 @@ def _drawn(step: OneStepRelease, n: int, constant: int | None) -> PosteriorDraws
 
     def posterior() -> Floats:
         mean, root = _prior(step, constant)
-        return _posterior(rng, hessians, score.mean, errors, variance, mean, root, LEAST_DRAWN * level)
+        matrices = np.ascontiguousarray(hessians)
+        return _posterior(rng, matrices, score.mean, errors, variance, mean, root, LEAST_DRAWN * level)
 
     moves = posterior() if weak else _solved(hessians, score.mean - errors, LEAST_DRAWN * level)
     covariance = np.atleast_2d(np.cov(moves.T))
@@ -282,13 +283,17 @@ def _squared_length(move: Floats, covariance: Floats) -> float:
 
 
 def symmetric_noise(rng: np.random.Generator, p: int, sd: float, count: int) -> Floats:
-    """Return noise of symmetric matrices, isotropic in the Frobenius norm, `sd` on the diagonal."""
-    noise = rng.standard_normal((count, p, p))
-    noise *= sd / math.sqrt(2.0)
+    """Return noise of symmetric matrices, isotropic in the Frobenius norm, `sd` on the diagonal.
+
+    In memory it lies entry by entry, as `factored` works on it.
+    """
+    entries = rng.standard_normal((count, p, p)).transpose(1, 2, 0)
+    noise = np.empty((p, p, count))
     for k in range(p - 1):
-        noise[:, k + 1 :, k] = noise[:, k, k + 1 :]
-    noise[:, np.arange(p), np.arange(p)] = sd * rng.standard_normal((count, p))
-    return np.asarray(noise)
+        np.multiply(entries[k, k + 1 :], sd / math.sqrt(2.0), out=noise[k, k + 1 :])
+        noise[k + 1 :, k] = noise[k, k + 1 :]
+    noise[np.arange(p), np.arange(p)] = sd * rng.standard_normal((count, p)).T
+    return np.asarray(noise.transpose(2, 0, 1))
 
 
 DRAWN_EQUATION = """\

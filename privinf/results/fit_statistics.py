@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -63,12 +64,12 @@ class FitStatistics:
         n = self.inference.nobs
         return 1.0 - (n - self.inference.k_constant) / (n - self.inference.columns) * (1.0 - self.rsquared)
 
-    @property
+    @cached_property
     def fvalue(self) -> float:
         """F statistic of all coefficients but the constant, by the total covariance; see `f_pvalue`."""
         return joint_statistic(self.inference.estimate, self._all_slopes) / len(self._all_slopes)
 
-    @property
+    @cached_property
     def f_pvalue(self) -> float:
         """p-value of `fvalue`. Where columns add up to a constant, the null is that the mean is constant."""
         distribution = joint_distribution(self.inference.estimate, self._all_slopes)

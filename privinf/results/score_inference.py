@@ -182,14 +182,20 @@ class ScoreTests:
         if self.inference.context.absorbed:
             return self._reported_test(beta0)
         if beta0 is None:
-            tested = np.ones(len(design.names), dtype=bool)
-            if design.constant is not None:
-                tested[design.constant] = False
-            if not tested.any():
-                raise NotAvailableError("the model has no slope to test")
-            return _slopes_test(system, tested, np.zeros(int(tested.sum())))
+            return self._test_of_zero_slopes
         null = _private_slopes(beta0, design)
         return replace(_slopes_test(system, design.private, design.scaled_slopes(null)), null=null)
+
+    @cached_property
+    def _test_of_zero_slopes(self) -> ScoreTestResult:
+        """The test that every slope is zero."""
+        system, design = self._equation
+        tested = np.ones(len(design.names), dtype=bool)
+        if design.constant is not None:
+            tested[design.constant] = False
+        if not tested.any():
+            raise NotAvailableError("the model has no slope to test")
+        return _slopes_test(system, tested, np.zeros(int(tested.sum())))
 
     def restricted_test(self, restrictions: Constraints) -> ScoreTestResult:
         """Return the score test of ``R b = q`` in user units."""

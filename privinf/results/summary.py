@@ -265,7 +265,7 @@ def flags_of(result: FittedResult, labels: Mapping[str, str] = MappingProxyType(
     inference = result._inference
     if not inference.has_intervals:
         return Flags(weak=ALL if inference.converged else "")
-    weakness = inference.weakness.dropna()
+    weakness = inference.weakness.dropna() if len(inference.weakness) else inference.weakness
     weak_texts = [text for _, text in inference.weak_intervals] if len(weakness) else []
     weak: list[str] = []
     doubts: list[str] = []

@@ -121,7 +121,7 @@ COUNTED = ("score", "curvature", "residual")  # sizes of records that can be cou
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class _Point:
-    """A block's rows at theta, whatever their weights: eta, the exposure, v, the mean m, c and e."""
+    """A block's rows at theta, whatever their weights: eta, the exposure, v, m, c, y, e and q."""
 
     predictor: Floats
     exposure: Floats | float
@@ -130,6 +130,7 @@ class _Point:
     curvature: Floats
     count: Floats
     error: Floats
+    score_size: Floats  # q, of the logistic model only
 
 
 def _point(rows: RowReader) -> _Point:
@@ -150,32 +151,40 @@ def _point(rows: RowReader) -> _Point:
         exposure: Floats | float = 1.0
         if "exposure" in args:
             exposure = np.maximum(_column(block, int(args["exposure"])), SMALLEST)
-        mean, curvature = _mean(args, predictor, exposure, exact=rows.exact)
+        mean, curvature, larger = _mean(args, predictor, exposure, exact=rows.exact)
         y = block.outcome()
+        v = RowDirections(vectors, lasting=rows.lasting)
         return _Point(
             predictor=predictor,
             exposure=exposure,
-            v=RowDirections(vectors, lasting=rows.lasting),
+            v=v,
             mean=mean,
             curvature=curvature,
             count=y,
             error=made_finite((np.clip(y, 0.0, 1.0) if args["family"] == "binomial" else y) - mean),
+            score_size=v.length * larger,
         )
 
     return rows.once("point", POINT, make_point)
 
 
-def _mean(args: Args, predictor: Floats, exposure: Floats | float, *, exact: bool) -> tuple[Floats, Floats]:
-    """Return the mean and its derivative."""
+def _mean(
+    args: Args, predictor: Floats, exposure: Floats | float, *, exact: bool
+) -> tuple[Floats, Floats, Floats]:
+    """Return the mean, its derivative, and the larger of m and 1 - m (of counts, which need none, m)."""
     if args["family"] == "poisson":
         mean = exponential(predictor, exact=exact) * exposure
-        return mean, mean
+        return mean, mean, mean
     tail = logistic(predictor, exact=exact)
-    return np.where(predictor < 0.0, tail, 1.0 - tail), tail * (1.0 - tail)
+    larger = 1.0 - tail
+    return np.where(predictor < 0.0, tail, larger), tail * larger, larger
 
 
 class _Rows:
-    """A block's rows at theta, with the weights o and w of a query."""
+    """A block's rows at theta, with the weights o and w of a query.
+
+    `public` and `weight` are the number 1 where nothing weights the rows.
+    """
 
     __slots__ = ("args", "count", "curvature", "error", "exact", "length", "point", "public", "v", "weight")
 
@@ -189,31 +198,36 @@ class _Rows:
         self.curvature = point.curvature
         self.count = point.count
         self.error = point.error
-        self.public = np.ones_like(self.length)
+        self.public: Floats | float = 1.0
         if "weight" in args:
             unit = float(args.get("weight_unit", 1.0))
             self.public = np.maximum(_column(rows.block, int(args["weight"])), 0.0) / unit
         if "alpha" in args:
             self.public = self.public / (1.0 + float(args["alpha"]) * point.mean)
-        self.weight = self.public.copy()
+        weight = self.public
         if "curvature_bound" in args:
-            largest_weight = args["curvature_bound"] / (self.curvature * np.square(self.length))
-            np.minimum(self.weight, largest_weight, out=self.weight)
+            weight = np.minimum(weight, args["curvature_bound"] / (self.curvature * np.square(self.length)))
         if "score_bound" in args and args["family"] == "binomial":
-            np.minimum(self.weight, args["score_bound"] / self.largest(), out=self.weight)
-        made_finite(self.weight)
+            weight = np.minimum(weight, args["score_bound"] / point.score_size)
+        self.weight = weight if isinstance(weight, float) else _finite(weight)
 
     def mean(self, predictor: Floats) -> tuple[Floats, Floats]:
         """Return the mean and its derivative at other predictors."""
-        return _mean(self.args, predictor, self.point.exposure, exact=self.exact)
-
-    def largest(self) -> Floats:
-        """Return q without the public weight."""
-        return self.length * (1.0 - logistic(self.point.predictor, exact=self.exact))
+        return _mean(self.args, predictor, self.point.exposure, exact=self.exact)[:2]
 
     def sizes(self) -> Floats:
         """Return |w v e|."""
         return made_finite(self.length * np.abs(self.error) * self.weight)
+
+
+def _finite(values: Floats) -> Floats:
+    """Return values without nan and infinities, in memory of their own where there is one."""
+    return values if np.isfinite(values).all() else np.nan_to_num(values)
+
+
+def _rows(rows: RowReader) -> _Rows:
+    """Return the rows at theta with their weights; queries of one theta and the same bounds share them."""
+    return rows.once("rows", MODEL, lambda: _Rows(rows))
 
 
 def _column(block: SiteBlock, position: int) -> Floats:
@@ -328,7 +342,7 @@ def _step_summand(args: Args, columns: int) -> OneDirection:
 
 
 def _step(rows: RowReader, summand: OneDirection) -> tuple[Product, Square]:
-    at = _Rows(rows)
+    at = _rows(rows)
     args = rows.args
     score = np.copysign(at.sizes() / float(args["score_bound"]), at.error)
     size = made_finite(np.sqrt(at.weight * at.curvature / float(args["curvature_bound"])))
@@ -345,9 +359,9 @@ def _counts_summand(args: Args, columns: int) -> Cells:
 
 
 def _counts(rows: RowReader, cells: Cells) -> tuple[Counts]:
-    at = _Rows(rows)
+    at = _rows(rows)
     if rows.args["of"] == "score":
-        return (cells.counts(made_finite(at.public * at.largest())),)
+        return (cells.counts(made_finite(at.public * at.point.score_size)),)
     if rows.args["of"] == "curvature":
         return (cells.counts(made_finite(at.weight * at.curvature * np.square(at.length))),)
     return (cells.counts(at.sizes()),)
@@ -365,7 +379,7 @@ def _score_summand(args: Args, columns: int) -> Ball:
 
 
 def _score(rows: RowReader, ball: Ball) -> tuple[Product]:
-    at = _Rows(rows)
+    at = _rows(rows)
     score = np.clip(at.sizes() - float(rows.args.get("low", 0.0)), 0.0, ball.top)
     return (ball.product(np.copysign(score, at.error), at.v),)
 
@@ -391,11 +405,11 @@ def _meat_summand(args: Args, columns: int) -> Outer:
 
 
 def _meat(rows: RowReader, outer: Outer) -> tuple[Square]:
-    at = _Rows(rows)
+    at = _rows(rows)
     middle, high, upper = _layers(rows.args)
     t = at.sizes()
     size = np.minimum(t, middle) + upper * np.clip(t - middle, 0.0, high - middle)
-    return (outer.matrices(at.v.vectors * (size / np.maximum(at.length, SMALLEST)), size),)
+    return (outer.matrices(at.v.vectors, size, size / np.maximum(at.length, SMALLEST)),)
 
 
 def _secant_summand(args: Args, columns: int) -> Outer:
@@ -405,7 +419,7 @@ def _secant_summand(args: Args, columns: int) -> Outer:
 
 
 def _secant(rows: RowReader, outer: Outer) -> tuple[Square]:
-    at = _Rows(rows)
+    at = _rows(rows)
     move = np.zeros_like(at.length)
     for entry, step in zip(at.v.vectors, np.asarray(rows.args["step"], dtype=np.float64), strict=True):
         move += entry * step
@@ -448,7 +462,7 @@ def _check_dispersion(args: Args, columns: int) -> tuple[float, float]:
 def _dispersion_values(rows: RowReader) -> Floats:
     """Return psi of each row."""
     args = rows.args
-    at = _Rows(rows)
+    at = _rows(rows)
     by_count = np.asarray(args["by_count"], dtype=np.float64)
     by_mean = np.asarray(args["by_mean"], dtype=np.float64)
     cells = by_count.shape[1] - 1

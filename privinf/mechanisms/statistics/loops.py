@@ -211,20 +211,19 @@ def forms(weights: Floats, values: Floats, room: ScratchBuffers | None = None) -
 
 
 def above(values: Floats, thresholds: Floats) -> Integers:
-    """Return how many of increasing thresholds each value is above, shape (rows,); nan is above all."""
+    """Return how many values are above each of increasing thresholds, shape (m,); nan is above all."""
     if (fast := _loops(values, 8 * len(thresholds))) is not None:
-        counts = np.empty(len(values), dtype=np.int64)
-        fast.above(*(np.ascontiguousarray(array, dtype=np.float64) for array in (values, thresholds)), counts)
-        return counts
-    if len(values) < MANY_VALUES or len(thresholds) > np.iinfo(np.int8).max:
-        return np.searchsorted(thresholds, values, side="left")
-    # Values in random order mislead the branches of a search.
-    at_or_below = np.zeros(len(values), dtype=np.int8)
-    marks = np.empty(len(values), dtype=np.bool_)
-    for threshold in thresholds:
-        np.less_equal(values, threshold, out=marks)
-        at_or_below += marks.view(np.int8)
-    return len(thresholds) - at_or_below.astype(np.int64)
+        places = np.empty(len(values), dtype=np.int64)
+        fast.above(*(np.ascontiguousarray(array, dtype=np.float64) for array in (values, thresholds)), places)
+    elif len(values) < MANY_VALUES:
+        places = np.searchsorted(thresholds, values, side="left")
+    else:  # values in random order mislead the branches of a search
+        marks = np.empty(len(values), dtype=np.bool_)
+        at_or_below = [
+            np.count_nonzero(np.less_equal(values, threshold, out=marks)) for threshold in thresholds
+        ]
+        return len(values) - np.array(at_or_below, dtype=np.int64)
+    return len(values) - np.cumsum(np.bincount(places, minlength=len(thresholds) + 1)[:-1])
 
 
 def products(left: Floats, right: Floats) -> Floats:

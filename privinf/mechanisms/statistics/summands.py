@@ -51,6 +51,7 @@ from privinf.typing import Flags, Floats, Integers
 from privinf.wire import Derivations
 
 DIGITS = 24  # binary digits after the point to which entries of U are rounded
+SHORT_ROWS = 1 << 62 - DIGITS  # rows below which U h, in units of 2^-24, is in 64-bit integers
 MOST_CELLS = 256  # thresholds of one count
 SMALLEST_THRESHOLD = 2.0**-200  # values up to this count as 0
 MORE_BITS = 12  # binary digits of a product's number beyond an integer's
@@ -417,6 +418,14 @@ def root_matrix(cells: int) -> Floats:
 
 
 @lru_cache(maxsize=256)
+def whole_root(cells: int) -> Integers:
+    """Return U in units of 2^-24, shape (m, m)."""
+    matrix = np.ldexp(root_matrix(cells), DIGITS).astype(np.int64)
+    matrix.setflags(write=False)
+    return matrix
+
+
+@lru_cache(maxsize=256)
 def root_sensitivity(cells: int) -> float:
     """Return max |U (e_i - e_j)| over the m cells and the place below them: 1.52 for 8, 1.71 for 20."""
     columns = np.column_stack([np.zeros(cells), root_matrix(cells)])
@@ -458,6 +467,22 @@ class CellSums(_VectorSums):
     def update(self, places: Integers) -> None:
         """Add records by their cells; 0 stands for no cell."""
         self.take(len(places), np.bincount(places, minlength=self.total.shape[0] + 1)[1:])
+
+
+class ThresholdSums(_VectorSums):
+    """Exact numbers of records in the cells that increasing thresholds begin."""
+
+    __slots__ = ("_thresholds",)
+
+    def __init__(self, thresholds: Floats) -> None:
+        super().__init__(len(thresholds))
+        self._thresholds = thresholds
+
+    def update(self, values: Floats) -> None:
+        """Add records by their values."""
+        cells = above(values, self._thresholds)
+        cells[:-1] -= cells[1:]
+        self.take(len(values), cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,23 +535,25 @@ class Counts:
 
     def plain(self) -> Floats:
         """Return the sum, shape (m,)."""
-        cells = np.bincount(self.integers()[0], minlength=len(self.thresholds) + 1)[1:]
-        return np.asarray(root_matrix(len(self.thresholds)) @ cells.astype(np.float64))
+        sums = self.empty()
+        sums.update(self.values)
+        cells = sums.total.integers().astype(np.float64)
+        return np.asarray(root_matrix(len(self.thresholds)) @ cells)
 
-    def empty(self) -> CellSums:
+    def empty(self) -> ThresholdSums:
         """Return an accumulator."""
-        return CellSums(len(self.thresholds))
+        return ThresholdSums(self.thresholds)
 
-    def integers(self, room: ScratchBuffers | None = None) -> tuple[Integers]:
-        """Return the cells of the records, shape (rows,); 0 is below all thresholds."""
-        return (above(self.values, self.thresholds),)
+    def integers(self, room: ScratchBuffers | None = None) -> tuple[Floats]:
+        """Return the values, shape (rows,), which the accumulator counts."""
+        return (self.values,)
 
-    def entries(self, sums: CellSums) -> tuple[ExactSum, Floats]:
+    def entries(self, sums: ThresholdSums) -> tuple[ExactSum, Floats]:
         """Return the integers of the sum and the value of one unit."""
-        root = np.ldexp(root_matrix(len(self.thresholds)), DIGITS).astype(np.int64).astype(object)
-        return ExactSum.from_integers(root @ sums.total.integers()), np.full(
-            len(self.thresholds), 2.0**-DIGITS
-        )
+        cells = sums.total.integers()
+        if sums.rows < SHORT_ROWS:
+            cells = cells.astype(np.int64)
+        return ExactSum.from_integers(whole_root(len(cells)) @ cells), np.full(len(cells), 2.0**-DIGITS)
 
 
 def counts_above(release: Floats, scale: float) -> tuple[Floats, Floats]:

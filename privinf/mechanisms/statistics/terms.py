@@ -32,7 +32,7 @@ without noise add the same terms up in doubles, of rows as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -71,22 +71,26 @@ class BlockQuantities:
 
     Parameters
     ----------
-    earlier : mapping
-        Quantities of the same rows that an earlier pass derived.
+    earlier : dict
+        Quantities of the same rows that an earlier pass derived, by their keys. One is dropped where the pass
+        makes another one of its name, which then takes its memory: new pages cost as much as work on them.
     lasting : bool
         Whether a later pass uses them too, so that they have memory of their own.
     """
 
     __slots__ = ("_earlier", "lasting", "values")
 
-    def __init__(self, earlier: Mapping[Any, Any] | None = None, *, lasting: bool = False) -> None:
+    def __init__(self, earlier: dict[Any, Any] | None = None, *, lasting: bool = False) -> None:
         self._earlier = {} if earlier is None else earlier
         self.lasting = lasting
         self.values: dict[Any, Any] = {}
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
-        """Return a quantity by its key, which states everything that it depends on besides the rows."""
+        """Return a quantity by its key: its name, and everything that it depends on besides the rows."""
         if key not in self.values:
+            if key not in self._earlier:
+                for other in [other for other in self._earlier if other[0] == key[0]]:
+                    del self._earlier[other]
             self.values[key] = self._earlier[key] if key in self._earlier else make()
         return cast("T", self.values[key])
 
@@ -194,14 +198,15 @@ class RowReader:
     Where the arguments of the statistic have a `radius`, rows with a column beyond it have sizes.
     """
 
-    __slots__ = ("_grids", "_keys", "_placed", "_quantities", "args", "block", "exact", "room")
+    __slots__ = ("_grids", "_keys", "_placed", "_quantities", "_rooms", "args", "block", "exact", "room")
 
     def __init__(self, block: SiteBlock, args: Args, *, exact: bool) -> None:
         self.block = block
         self.args = args
         self.exact = exact
         self.room = ScratchBuffers()
-        self._grids: dict[bytes, tuple[Any, ColumnGrid | None, Any]] = {}
+        self._grids: dict[bytes, tuple[Any, ColumnGrid | None]] = {}
+        self._rooms: dict[bytes, tuple[Floats, Floats]] = {}
         self._keys: dict[str, Any] = {}
         self._placed: dict[bytes, PlacedRows] = {}
         self._quantities = BlockQuantities()
@@ -209,7 +214,7 @@ class RowReader:
     @property
     def width(self) -> int:
         """Number of columns that are read on their grid."""
-        return sum(0 if grid is None else len(grid.units) for _, grid, _ in self._grids.values())
+        return sum(0 if grid is None else len(grid.units) for _, grid in self._grids.values())
 
     @property
     def digits(self) -> int:
@@ -254,12 +259,10 @@ class RowReader:
             if key in self._placed:
                 return self._placed[key]
             if key not in self._grids:
-                index, grid = grid_of(self.block, self.args, chosen, constant)
-                width = 0 if grid is None else len(grid.units)
-                self._grids[key] = index, grid, rooms(block_rows(width), width)
-            index, grid, buffer = self._grids[key]
+                self._grids[key] = grid_of(self.block, self.args, chosen, constant)
+            index, grid = self._grids[key]
             if grid is not None:
-                self._placed[key] = self._on_grid(index, grid, buffer, constant)
+                self._placed[key] = self._on_grid(key, index, grid, constant)
                 return self._placed[key]
         x = self.block.columns(self.args, chosen)
         if constant is not None:
@@ -294,17 +297,23 @@ class RowReader:
         unit = largest / FULL_SCALE
         return PlacedRows(on_grid(x, 1.0 / unit, 0.5, FULL_SCALE, x), np.full(x.shape[1], unit), size)
 
-    def _on_grid(self, index: Any, grid: ColumnGrid, buffer: Any, constant: int | None) -> PlacedRows:
+    def _on_grid(self, key: bytes, index: Any, grid: ColumnGrid, constant: int | None) -> PlacedRows:
+        width = len(grid.units)
         if not self.lasting:
-            return PlacedRows(self._steps(index, grid, buffer, constant), grid.units, room=self.room)
-        key = ("steps", None if isinstance(index, slice) else index.tobytes(), constant, grid.key())
-        own = partial(rooms, len(self.block), len(grid.units))
-        steps = self._quantities.once(key, lambda: self._steps(index, grid, own(), constant))
+            if key not in self._rooms:
+                self._rooms[key] = rooms(block_rows(width), width)
+            steps = self._steps(index, grid, self._rooms[key], constant)
+            return PlacedRows(steps, grid.units, room=self.room)
+        quantity = ("steps", None if isinstance(index, slice) else index.tobytes(), constant, grid.key())
+        own = partial(rooms, len(self.block), width)
+        steps = self._quantities.once(quantity, lambda: self._steps(index, grid, own(), constant))
         return PlacedRows(steps, grid.units)
 
-    def _steps(self, index: Any, grid: ColumnGrid, buffer: Any, constant: int | None) -> Floats:
+    def _steps(
+        self, index: Any, grid: ColumnGrid, buffers: tuple[Floats, Floats], constant: int | None
+    ) -> Floats:
         x = self.block.features[:, index]
-        out = on_grid(x, grid.factor, grid.shift, FULL_SCALE, like(buffer, x))
+        out = on_grid(x, grid.factor, grid.shift, FULL_SCALE, like(buffers, x))
         if not self.block.finite and np.isnan(out.sum()):
             np.nan_to_num(out, copy=False)
         if grid.ends is not None:
