@@ -93,6 +93,15 @@ def test_a_quantity_is_made_again_for_other_arguments_and_dropped_after_a_query_
     assert made == ["x", "y", "x"]
 
 
+def test_a_quantity_is_dropped_before_another_of_its_name_is_made():
+    earlier = {("point", 1): "one", ("rows", 1): "other"}
+    quantities = BlockQuantities(earlier, lasting=True)
+    quantities.once(("point", 2), lambda: None)
+    assert list(earlier) == [("rows", 1)]
+    assert quantities.last(("rows", 1)) == "other"
+    assert quantities.last(("rows", 1)) is None
+
+
 def test_quantities_of_rows_are_not_pickled_or_shown(rows, monkeypatch):
     for quantities in (KeptQuantities(), BlockQuantities({"point": np.arange(3.0)})):
         with pytest.raises(TypeError, match="raw rows"):

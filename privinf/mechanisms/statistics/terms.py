@@ -94,6 +94,10 @@ class BlockQuantities:
             self.values[key] = self._earlier[key] if key in self._earlier else make()
         return cast("T", self.values[key])
 
+    def last(self, key: Any) -> Any:
+        """Return a quantity of an earlier pass, which is not kept any more; None if there is none."""
+        return self.values.get(key, self._earlier.pop(key, None))
+
     def __reduce__(self) -> Any:
         raise TypeError(NOT_PICKLED)
 
@@ -198,7 +202,18 @@ class RowReader:
     Where the arguments of the statistic have a `radius`, rows with a column beyond it have sizes.
     """
 
-    __slots__ = ("_grids", "_keys", "_placed", "_quantities", "_rooms", "args", "block", "exact", "room")
+    __slots__ = (
+        "_grids",
+        "_keys",
+        "_making",
+        "_placed",
+        "_quantities",
+        "_rooms",
+        "args",
+        "block",
+        "exact",
+        "room",
+    )
 
     def __init__(self, block: SiteBlock, args: Args, *, exact: bool) -> None:
         self.block = block
@@ -207,6 +222,7 @@ class RowReader:
         self.room = ScratchBuffers()
         self._grids: dict[bytes, tuple[Any, ColumnGrid | None]] = {}
         self._rooms: dict[bytes, tuple[Floats, Floats]] = {}
+        self._making = False  # whether a quantity is being made, which later queries read in place of columns
         self._keys: dict[str, Any] = {}
         self._placed: dict[bytes, PlacedRows] = {}
         self._quantities = BlockQuantities()
@@ -250,7 +266,14 @@ class RowReader:
                 quantity,
                 tuple((name, array.shape, array.tobytes()) for name, array in arrays.items()),
             )
-        return self._quantities.once(self._keys[quantity], make)
+        return self._quantities.once(self._keys[quantity], partial(self._made, make))
+
+    def _made(self, make: Callable[[], T]) -> T:
+        self._making = True
+        try:
+            return make()
+        finally:
+            self._making = False
 
     def read(self, chosen: Integers | None = None, constant: int | None = None) -> PlacedRows:
         """Return all columns, or some, the constant being 1; valid until another block is read."""
@@ -299,15 +322,18 @@ class RowReader:
 
     def _on_grid(self, key: bytes, index: Any, grid: ColumnGrid, constant: int | None) -> PlacedRows:
         width = len(grid.units)
-        if not self.lasting:
-            if key not in self._rooms:
-                self._rooms[key] = rooms(block_rows(width), width)
-            steps = self._steps(index, grid, self._rooms[key], constant)
-            return PlacedRows(steps, grid.units, room=self.room)
-        quantity = ("steps", None if isinstance(index, slice) else index.tobytes(), constant, grid.key())
-        own = partial(rooms, len(self.block), width)
-        steps = self._quantities.once(quantity, lambda: self._steps(index, grid, own(), constant))
-        return PlacedRows(steps, grid.units)
+        room = None if self.lasting else self.room
+        if self.lasting:
+            quantity = ("steps", None if isinstance(index, slice) else index.tobytes(), constant, grid.key())
+            if not self._making:
+                own = partial(rooms, len(self.block), width)
+                steps = self._quantities.once(quantity, lambda: self._steps(index, grid, own(), constant))
+                return PlacedRows(steps, grid.units)
+            if (earlier := self._quantities.last(quantity)) is not None:
+                return PlacedRows(earlier, grid.units)
+        if key not in self._rooms:
+            self._rooms[key] = rooms(block_rows(width), width)
+        return PlacedRows(self._steps(index, grid, self._rooms[key], constant), grid.units, room=room)
 
     def _steps(
         self, index: Any, grid: ColumnGrid, buffers: tuple[Floats, Floats], constant: int | None
