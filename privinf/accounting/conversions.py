@@ -258,7 +258,7 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
     Parameters
     ----------
     rho : float
-        Epsilon of the guarantee, in [0, inf]. For infinity the result is infinity.
+        Parameter rho of the mechanism, in [0, inf]. For infinity the result is infinity.
     delta : float
         In (0, 1).
 

@@ -216,7 +216,8 @@ class LedgerEntry:
         identity : str
             Identifier of the copy.
         scope : tuple of str
-            Names of the nested scopes of the entry, from the outermost to the innermost.
+            Names of the parts of the ledger that the entry belongs to (see `Ledger.scope`), from the
+            outermost to the innermost, such as the site and then the analysis.
         noise : mapping, optional
             Noise model of the copy; by default it is unchanged.
 

@@ -40,7 +40,7 @@ def check_cost(value: Any, name: str, *, infinite: bool = True) -> float:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class GaussianLoss:
-    """Privacy loss of a release with Gaussian noise, which is exactly mu-GDP.
+    """Privacy loss of a release with Gaussian noise: Gaussian differential privacy of parameter mu (mu-GDP).
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ class ApproximateLoss:
 @error_boundaries
 @dataclass(frozen=True, slots=True)
 class ConcentratedLoss:
-    """Privacy loss of a mechanism for which only a guarantee in zCDP is known, such as Gumbel peeling.
+    """Privacy loss stated in zero-concentrated differential privacy (zCDP), where no tighter bound is known.
 
     Parameters
     ----------

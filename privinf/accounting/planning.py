@@ -35,7 +35,8 @@ class PlannedRelease:
     times : int
         Number of such releases.
     scope : tuple of str
-        Names of the nested scopes of the releases in the ledger, from the outermost to the innermost.
+        Names of the parts of the ledger that the releases belong to (see `Ledger.scope`), from the outermost
+        to the innermost.
 
     Notes
     -----

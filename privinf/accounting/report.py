@@ -114,9 +114,9 @@ class PrivacyReport:
 
     Notes
     -----
-    **Privacy.** Costs nothing: no rows are read. Totals are the joint cost of all releases. A budget per
-    interval or per party changes the noise, but the totals always count all intervals and all parties
-    together.
+    **Privacy.** Costs nothing: no rows are read. Totals are the joint cost of all releases. Some
+    models take a budget for each confidence interval, or for each party. Such a budget sets the size of the
+    noise, but the totals always count all confidence intervals and all parties together.
 
     Examples
     --------

@@ -485,8 +485,8 @@ class GLM(Model[GLMOptions]):
             Whether the fit must have intervals. With "required" (default) the fit is refused before anything
             is charged if there are too few rows, or too little budget, for intervals of all coefficients.
             With "optional" such a fit returns coefficients without standard errors. A fit without intervals
-            uses the optimizer `DPSGD`. A fit with the argument `optimizer` is never refused for a lack of
-            intervals.
+            uses the optimizer `DPSGD`. A fit with an `optimizer` other than `Newton` is not refused for a
+            lack of intervals.
         checkpoint : path, optional
             Folder in which a fit over a federation stores every query and every release. Use a new folder for
             each fit. If the fit is interrupted, the same call with the same folder continues the fit and pays

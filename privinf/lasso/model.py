@@ -156,8 +156,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
     1 in absolute value. The weights of rows depend on x alone and are the same in the score and in the
     curvature, so they do not change the coefficients if the model of the mean is correct. As in every
     logistic regression, omitting a relevant column shrinks the coefficients of other columns toward zero.
-    With ``heterogeneous=True`` the shared columns are selected on the rows of all sites. Each site then
-    selects its own columns, fits all columns, and debiases its targets on its own rows.
+    With ``heterogeneous=True`` some columns have the same coefficients at all sites. These shared columns are
+    selected on the rows of all sites. Each site then selects columns of its own, fits all columns, and
+    debiases its targets on its own rows.
 
     With ``missing="drop"`` the fit describes the complete rows. The number of complete rows is private; it
     cancels in the coefficients and in the standard errors. Clipping thresholds, quantiles and the numbers of
@@ -452,10 +453,11 @@ class DebiasedLasso(Model[LassoModelOptions]):
             entries. The results cover all sites. With ``family="binomial"`` the intercept may differ between
             sites too.
         max_sparsity : int, optional
-            Largest number of columns for ``sparsity="auto"``. The default is the largest number up to 50 for
-            which the noise of the Gram matrix is below a quarter of the mean square of a column. The default
-            is computed from public numbers. With ``family="binomial"`` the default is at most 10 columns, and
-            the selection ends only when `max_sparsity` columns are selected. Secure sums need `max_sparsity`.
+            Largest number of columns that ``sparsity="auto"`` may select. The default is the largest number
+            up to 50 for which the noise of the Gram matrix is below a quarter of the mean square of a column.
+            The default is computed from public numbers. With ``family="binomial"`` the default is at most 10
+            columns, and the selection ends only when `max_sparsity` columns are selected. Secure sums need
+            `max_sparsity`.
         shared_sparsity : int, optional
             Number of nonzero entries of the part u of the coefficients that all sites share, for
             ``heterogeneous=True`` and for ``variant="paper"``.

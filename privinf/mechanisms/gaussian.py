@@ -305,8 +305,9 @@ def noisy_scalar(
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one record (replace-one). The release is exactly mu-GDP, where
-    mu is the sensitivity divided by the standard deviation of the noise.
+    **Privacy.** Neighboring tables differ in one record (replace-one). The release satisfies Gaussian
+    differential privacy with parameter mu (mu-GDP), where mu is the sensitivity divided by the standard
+    deviation of the noise.
 
     Examples
     --------

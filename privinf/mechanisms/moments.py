@@ -124,10 +124,11 @@ class Moments:
 
     Notes
     -----
-    **Privacy.** Neighboring tables differ in one record (replace-one). The release is mu-GDP, where mu is the
-    sensitivity divided by the standard deviation of the noise. If a unit has several rows, the sensitivity of
-    the total is multiplied by max_rows, and the sensitivity of a local release by sqrt(max_rows). Public
-    columns are equal in neighboring tables.
+    **Privacy.** Neighboring tables differ in one record (replace-one). The release satisfies Gaussian
+    differential privacy with parameter mu (mu-GDP), where mu is the sensitivity divided by the standard
+    deviation of the noise. If a unit has several rows, the sensitivity of the total is multiplied by
+    max_rows, and the sensitivity of a local release by sqrt(max_rows). Public columns are equal in
+    neighboring tables.
 
     Examples
     --------

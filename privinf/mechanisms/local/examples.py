@@ -106,8 +106,9 @@ class LocalExamples:
     -----
     **Privacy.** The trust model is local: noise is added to each record once, and later models cost nothing
     more. Neighboring tables differ in one record (replace-one). Columns with Gaussian noise are released
-    together. Their release is exactly mu-GDP, where mu is the diameter of these columns divided by the
-    standard deviation of the noise. Columns with Laplace noise are also released together. The release of
+    together. Their release satisfies Gaussian differential privacy with parameter mu (mu-GDP). Here mu is the
+    largest distance between two records in these columns (the diameter), divided by the standard deviation of
+    the noise. Columns with Laplace noise are also released together. The release of
     these columns is pure epsilon-DP, where epsilon is the l1 diameter divided by the scale of the noise. The
     release of a feature, or of a label, by randomized response is pure epsilon-DP. If a unit may have several
     rows, the diameter is multiplied by sqrt(max_rows) and the l1 diameter by max_rows. The epsilon of each

@@ -123,7 +123,8 @@ class Modulation:
     differ in one record, or in one unit with at most `max_rows` rows (replace-one). If a unit has several
     rows, the sensitivity is multiplied by sqrt(max_rows). Let L and D_y be the sensitivities of the features
     and of the response, and let sigma_t (in round t) and sigma_y be the standard deviations of their noise. A
-    release is exactly mu-GDP, where mu^2 is (D_y/sigma_y)^2 plus the sum of (L/sigma_t)^2 over the rounds.
+    release satisfies Gaussian differential privacy with parameter mu (mu-GDP), where mu^2 is (D_y/sigma_y)^2
+    plus the sum of (L/sigma_t)^2 over the rounds.
 
     References
     ----------

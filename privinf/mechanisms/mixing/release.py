@@ -79,7 +79,9 @@ class GaussianRows(PartyMechanism):
     Notes
     -----
     **Privacy.** Reads every row once. Neighboring tables differ in one person's row (replace-one). The
-    release is mu-GDP, where mu is the diameter divided by the standard deviation of the noise.
+    release satisfies Gaussian differential privacy with parameter mu (mu-GDP). Here mu is the largest
+    distance between two rows within the bounds (the diameter), divided by the standard deviation of the
+    noise.
 
     Examples
     --------
@@ -218,10 +220,12 @@ class RandomMixing(PartyMechanism):
     Notes
     -----
     **Privacy.** Reads every row once; values are clipped to the public bounds. Neighboring tables differ in
-    one person's row at this party (replace-one). The release is mu-GDP, where mu is the diameter divided by
-    tau, the standard deviation of the noise. The mixing matrix B is public, also to the other parties and to
-    the analyst. The guarantee holds for any given B and for any given values of all other columns. The total
-    cost for a person is the joint cost of the releases of all parties (see `PrivacyReport.parties`).
+    one person's row at this party (replace-one). The release satisfies Gaussian differential privacy with
+    parameter mu (mu-GDP). Here mu is the largest distance between two rows within the bounds (the diameter),
+    divided by tau, the standard deviation of the noise. The mixing matrix B is public, also to the other
+    parties and to the analyst. The guarantee holds for any given B and for any given values of all other
+    columns. The total cost for a person is the joint cost of the releases of all parties (see
+    `PrivacyReport.parties`).
 
     References
     ----------
