@@ -451,7 +451,7 @@ def debias_all(sums: SparseSums, fit: SparseFit, budget: DebiasingPrices) -> Deb
     rest = np.setdiff1d(np.arange(p), selected)
     sums.size_together(rest, budget.sizes)
     if budget.center > 0.0:
-        sums.center_again((1.0 - RESIDUAL_SHARE) * budget.center)
+        sums.center_again((1.0 - RESIDUAL_SHARE) * budget.center, np.arange(p))
     nodewise = all_target_columns(sums, fit, budget)
     radii = clip_radii(p, sums.n, budget.score)
     bound = max(radii.residual, LEAST_RESIDUAL)

@@ -500,8 +500,9 @@ class DebiasedLasso(Model[LassoModelOptions]):
             Initial centers of the columns: the middles of their bounds ("declared"), or released means of all
             columns ("released"). Released means take a share of the budget (``means``, 0.04). They help to
             detect columns whose mean is far from the middle of the bounds, such as indicators of rare levels.
-            Fits with ``targets="all"`` or ``heterogeneous=True`` do not center the columns again later, so
-            their default is "released". If you choose "declared" with one of these two options, the fitted
+            With ``targets="all"`` or ``heterogeneous=True`` the default is "released". Heterogeneous fits
+            spend 0.055 of the budget, also for the mean of the residuals of each site, so that a site may
+            have a constant of its own. If you choose "declared" with one of these two options, the fitted
             regression passes through the middle of all bounds, and a note states this.
         target : {"mean", "robust"}, optional
             Target of the coefficients. With "mean" (default for named and selected targets) the clipping

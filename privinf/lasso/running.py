@@ -370,7 +370,7 @@ def fit_heterogeneous(rows: LassoRows, ledger: Ledger, options: LassoOptions, rn
     chosen = () if plan.targets is None else plan.targets
     site_plan = check_site_plan(
         plan.rho,
-        means=plan.means_price,
+        centered=plan.means_price > 0.0,
         count=plan.count,
         sparsity=plan.sparsity,
         shared_sparsity=options.shared_sparsity,

@@ -248,22 +248,35 @@ class SparseSums:
         sd[moved] = self._mean_sd(noisy)
         self.mean_sd = sd * units.scale
 
-    def center_again(self, rho: float) -> None:
-        """Release the means of all columns in units of their sizes, where rows are shorter; center there."""
-        columns = np.arange(len(self.units.scale))
+    def center_again(self, rho: float, columns: Integers) -> None:
+        """Release the means of columns in units of their sizes, where rows are shorter; center there."""
         noisy = self._shrunk_means(columns, rho, Labels.MEANS_OF_COLUMNS_AGAIN)
         self.units.move(columns, noisy.mean)
-        self.mean_sd = self._mean_sd(noisy) * self.units.scale
+        sd = np.broadcast_to(self.mean_sd, self.units.scale.shape).copy()
+        sd[columns] = self._mean_sd(noisy) * self.units.scale[columns]
+        self.mean_sd = sd
 
     def center_residual(
-        self, support: Sequence[int], beta: Floats, bound: float, rho: float, label: str
+        self,
+        support: Sequence[int],
+        beta: Floats,
+        bound: float,
+        rho: float,
+        label: str,
+        *,
+        shrunk: bool = True,
     ) -> float:
-        """Release the mean of residuals clipped at `bound`, center there, and return the sd of its noise."""
+        """Release the mean of residuals clipped at `bound`, center there, and return the sd of its noise.
+
+        A mean that is within its noise is taken to be zero if `shrunk`. Otherwise the released mean is used
+        as it is, so that the remaining mean is the noise alone.
+        """
         bound = min(bound, self.units.y_limit) if math.isfinite(rho) else UNCLIPPED
         noisy = self.release(
             Statistics.RESIDUAL_SUM, self.args(support, beta, residual_clip=bound), rho, label
         )
-        shift = float(standing_out(noisy.mean, noisy.mean_sd)[0])
+        mean = standing_out(noisy.mean, noisy.mean_sd) if shrunk else noisy.mean
+        shift = float(mean[0])
         self.units.intercept += shift
         self.units.y_limit += abs(shift)
         return self.with_count(float(noisy.mean_sd), shift)

@@ -14,7 +14,7 @@ from privinf.errors import (
 )
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.lasso.heterogeneous.fit import site_fits
-from privinf.lasso.heterogeneous.plan import SiteBudget, check_site_plan
+from privinf.lasso.heterogeneous.plan import MeanPrices, SiteBudget, check_site_plan
 from privinf.lasso.results import DIVERGED_NOTE
 from privinf.lasso.rows import SparseUnits
 from privinf.lasso.sums import SparseSums
@@ -35,7 +35,7 @@ SHARES = {
 }
 
 
-def fitted(sample, rho, targets, rng, shared=3, own=2, **kind):
+def fitted(sample, rho, targets, rng, shared=3, own=2, means=None, **kind):
     p = sample.X.shape[1]
     design = Design.from_arrays([f"x{j}" for j in range(p)], bounds=[(-6.0, 6.0)] * p, y_bounds=(-80.0, 80.0))
     policy = SitePolicy(trusted_server=True, simulation=True)
@@ -67,6 +67,7 @@ def fitted(sample, rho, targets, rng, shared=3, own=2, **kind):
         parties,
         targets,
         budget,
+        means or MeanPrices(),
         shared_sparsity=shared,
         own_sparsity=own,
         **kind,
@@ -82,6 +83,36 @@ def test_without_noise_it_is_least_squares_of_each_party():
         slopes = np.linalg.lstsq(X, y, rcond=None)[0]
         # Columns and slopes are pooled: the same up to the parties' differences in Sigma and P(|r| < R).
         assert np.abs(found.debiased[str(i)].params / unit - slopes).max() < 0.25 * 0.5 / math.sqrt(500)
+
+
+def test_without_noise_every_party_has_a_constant_of_its_own():
+    sample = LassoDesign(machines=3, n=500, p=8, sparsity=4, shared_sparsity=3).draw(0)
+    place = np.repeat(np.arange(3), 500)
+    y = sample.y + np.array([-2.0, 0.0, 3.0])[place]
+    model = pi.DebiasedLasso(y, sample.X, x_bound=6.0, y_bounds=(-80.0, 80.0), sites=place)
+    fit = model.fit(**request(epsilon=math.inf, sparsity=4, accounting="joint"))
+    for i in range(3):
+        own = y[place == i]
+        X = np.column_stack([np.ones(500), sample.X[place == i]])
+        slopes = np.linalg.lstsq(X, own, rcond=None)[0][1:]
+        assert np.abs(fit.site(i).params.to_numpy() - slopes).max() < 0.3 * 0.5 / math.sqrt(500)
+
+
+def test_many_columns_with_noisy_means_leave_intervals_their_level():
+    """With 300 means released, products of their errors and of the residuals' means biased the scores."""
+    design = LassoDesign(machines=4, n=3_000, p=300, sparsity=4, shared_sparsity=3)
+    shares = []
+    for seed in range(4):
+        sample = design.draw(seed)
+        place = np.repeat(np.arange(4), 3_000)
+        y = sample.y + np.linspace(-0.5, 0.5, 4)[place]
+        model = pi.DebiasedLasso(y, sample.X, x_bound=3.5, y_bounds=(-8.0, 8.0), sites=place)
+        targets = list(range(40))
+        fit = model.fit(**request(epsilon=1.0, sparsity=4, targets=targets, rng=seed))
+        for i, truth in enumerate(sample.params):
+            low, high = fit.site(i).conf_int().to_numpy().T
+            shares.append(((low <= truth[targets]) & (truth[targets] <= high)).mean())
+    assert np.mean(shares) > 0.93
 
 
 @pytest.fixture(scope="module")

@@ -115,7 +115,7 @@ def _site_results(
 
 def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[Note, ...]:
     notes = [DIVERGED_NOTE] if planned.fits.fits[site].diverged else []
-    notes += [] if planned.plan.means else [THROUGH_MIDDLE]
+    notes += [] if planned.plan.means.columns else [THROUGH_MIDDLE]
     if planned.plan.accounting == "per-interval":
         notes.append(
             "The noise is calibrated for each interval separately; the privacy guarantee for all intervals "

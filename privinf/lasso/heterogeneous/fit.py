@@ -1,10 +1,12 @@
 """Sites whose coefficients share a part: u from all rows, v_i from site i's, intervals for each site.
 
-1. Sizes of the columns: m of the p entries of a vector cost m / p of the total. Their correlations:
-   `site_grams`.
+1. Means of columns and response, and sizes of the columns, over all rows: m of the p entries of a vector
+   cost m / p of the total. Their correlations: `site_grams`.
 2. u: columns selected and fitted on all rows, the sites' own parts being noise.
 3. v_i: columns selected on site i's residuals in blocks, each fitted before the next: `own_fits`.
-4. Scores of single targets, their slopes and variances; nodewise regressions have the site's
+4. Means of the columns in the scores, in units of their sizes, and of each site's residuals:
+   `center_sites`.
+5. Scores of single targets, their slopes and variances; nodewise regressions have the site's
    selected columns in them: `site_scores`.
 
 Sizes of residuals only set clips.
@@ -22,8 +24,15 @@ from privinf.completeness import CompleteRows
 from privinf.federation.trusted import TrustedServer
 from privinf.lasso.debiasing import Debiased
 from privinf.lasso.fit import center_response, clipped_step, largest_positions
-from privinf.lasso.heterogeneous.plan import SIZES, SiteBudget, SitePlan, extra_selections, interval_columns
-from privinf.lasso.heterogeneous.scores import ScorePrices, site_scores
+from privinf.lasso.heterogeneous.plan import (
+    SIZES,
+    MeanPrices,
+    SiteBudget,
+    SitePlan,
+    extra_selections,
+    interval_columns,
+)
+from privinf.lasso.heterogeneous.scores import ScorePrices, center_sites, site_scores
 from privinf.lasso.heterogeneous.site_effects import (
     SharedPart,
     SiteEffects,
@@ -32,7 +41,7 @@ from privinf.lasso.heterogeneous.site_effects import (
     own_fits,
     site_grams,
 )
-from privinf.lasso.plan import PRODUCT_CLIP, RESPONSE_SHARE
+from privinf.lasso.plan import PRODUCT_CLIP
 from privinf.lasso.radii import best_step_radii
 from privinf.lasso.rows import SparseUnits
 from privinf.lasso.sums import SparseSums
@@ -86,6 +95,7 @@ def site_fits(
     sites: Mapping[str, SparseSums],
     targets: Sequence[int],
     budget: SiteBudget,
+    means: MeanPrices,
     *,
     shared_sparsity: int,
     own_sparsity: int,
@@ -104,6 +114,8 @@ def site_fits(
         Over each site's rows.
     targets : sequence of int
     budget : SiteBudget
+    means : MeanPrices
+        Columns and response were centered at their first means.
     shared_sparsity, own_sparsity : int
     neighbors : int
     extra : (int, int)
@@ -133,9 +145,11 @@ def site_fits(
         for name, fit in fits.items()
     }
     correlations = grams.precision(members)
-    scores = site_scores(
-        sites, correlations, fits, shared, targets, near, ScorePrices.from_prices(budget.slopes, budget.score)
-    )
+    if means.score_columns > 0.0:
+        pooled.center_again(means.score_columns, np.unique(np.concatenate(list(members.values()))))
+    centered = center_sites(sites, fits, pooled.mean_sd / pooled.units.scale, means.residuals)
+    prices = ScorePrices.from_prices(budget.slopes, budget.score)
+    scores = site_scores(centered, correlations, fits, shared, targets, near, prices)
     return SiteFits(
         shared=shared.support,
         shared_beta=shared.beta,
@@ -217,14 +231,15 @@ def fit_sites(
         for name, rows in server.rows.items()
     }
     complete = count_complete(pooled, sites, plan.count)
-    if plan.means > 0.0:
-        pooled.center((1.0 - RESPONSE_SHARE) * plan.means)
-        center_response(pooled, RESPONSE_SHARE * plan.means)
+    if plan.means.columns > 0.0:
+        pooled.center(plan.means.columns)
+        center_response(pooled, plan.means.response)
     fits = site_fits(
         pooled,
         sites,
         targets,
         plan.budget,
+        plan.means,
         shared_sparsity=plan.shared,
         own_sparsity=plan.own_sparsity,
         neighbors=plan.neighbors,

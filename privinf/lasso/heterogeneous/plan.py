@@ -27,6 +27,12 @@ SLOPES = 0.03  # share for slopes and variances of the scores
 LEAST_SCORE = 0.25  # share that is left for the scores, however large all others are
 SEPARATE_GRAMS = 0.15  # share for Gram matrices where each target or site has its own
 SIZES = 0.35  # share of the sizes' price for those of columns
+# Shares of the total for means: of all columns, of the columns of the scores, of the response, of residuals.
+# The noise of the first is in all fits; half of its share widens joint intervals by a sixth.
+COLUMN_MEANS = 0.032
+SCORE_COLUMN_MEANS = 0.0055
+RESPONSE_MEAN = 0.0055
+RESIDUAL_MEANS = 0.012
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +48,45 @@ class SiteBudget:
     gram: float
     slopes: float
     score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeanPrices:
+    """Prices, zCDP, of released means; all are zero where columns stay at the middle of their bounds.
+
+    Attributes
+    ----------
+    columns : float
+        Of the means of all columns.
+    score_columns : float
+        Of the means of the columns in the scores, in units of their sizes.
+    response : float
+    residuals : float
+        Of the mean of each site's residuals.
+    """
+
+    columns: float = 0.0
+    score_columns: float = 0.0
+    response: float = 0.0
+    residuals: float = 0.0
+
+    @classmethod
+    def from_rho(cls, rho: float, factor: float = 1.0) -> MeanPrices:
+        """Return the prices of an interval of price `rho`, `factor` times as much for the means of columns.
+
+        With a budget for each interval, an interval pays for the columns that it uses, as for their sizes.
+        """
+        return cls(
+            columns=factor * part_of_rho(rho, COLUMN_MEANS),
+            score_columns=factor * part_of_rho(rho, SCORE_COLUMN_MEANS),
+            response=part_of_rho(rho, RESPONSE_MEAN),
+            residuals=part_of_rho(rho, RESIDUAL_MEANS),
+        )
+
+    @property
+    def total(self) -> float:
+        """Price of all means that a site's rows pay for."""
+        return self.columns + self.score_columns + self.response + self.residuals
 
 
 def interval_columns(shared: int, own_sparsity: int, extra: tuple[int, int], neighbors: int) -> int:
@@ -140,8 +185,8 @@ class SitePlan:
     interval : float
         Price of one interval.
     accounting, precision : str
-    means : float
-        Of `joint`, for the means of columns and response.
+    means : MeanPrices
+        Of `joint`, for the means of columns, response and residuals.
     count : float
         Of `joint`, for the number of complete rows of each site; 0 where no rows are dropped.
     """
@@ -154,14 +199,14 @@ class SitePlan:
     interval: float
     accounting: Accounting
     precision: Precision
-    means: float = 0.0
+    means: MeanPrices = MeanPrices()
     count: float = 0.0
 
 
 def check_site_plan(
     rho: float,
     *,
-    means: float = 0.0,
+    centered: bool = False,
     count: float = 0.0,
     sparsity: int,
     shared_sparsity: int | None,
@@ -179,8 +224,8 @@ def check_site_plan(
     ----------
     rho : float
         Of one interval, or of everything.
-    means : float
-        Of `rho`, for the means of columns and response.
+    centered : bool
+        Whether columns, response and residuals are centered at released means.
     count : float
         Of `rho`, for the number of complete rows of each site.
     sparsity, shared_sparsity, neighbors : int
@@ -202,7 +247,8 @@ def check_site_plan(
     joint = accounting == "joint"
     own_precision = precision == "machine"
     full_rho = rho
-    first = means + count
+    single = MeanPrices.from_rho(rho) if centered else MeanPrices()
+    first = single.total + count
     rho = rho if math.isinf(rho) else rho - first
     if shares is None:
         size = RequestSize(
@@ -227,12 +273,13 @@ def check_site_plan(
     counts = factors(targets, p, columns, joint=joint, own_precision=own_precision)
     price = {name: share / (counts[name] if joint else 1.0) for name, share in parts.items()}
     total = sum(price[name] * counts[name] for name in price)
+    means = MeanPrices.from_rho(full_rho, p / columns) if centered and not joint else single
     return SitePlan(
         budget=SiteBudget(**{name: part_of_rho(rho, part_price) for name, part_price in price.items()}),
         shared=shared,
         own_sparsity=own_sparsity,
         neighbors=neighbors,
-        joint=full_rho if joint else total * rho + first,
+        joint=full_rho if joint else total * rho + means.total + count,
         interval=sum(price.values()) * rho + first,
         accounting=accounting,
         precision=precision,

@@ -26,14 +26,23 @@ s_i = score_i / kappa_i of target j at site i:
   of the shared coefficients: ``Cov(b_i, b_k) = E (w_i' Z d_u) (w_k' Z d_u)``, where w_i is the regression
   with the columns of site i. The errors of the sites' own coefficients are independent.
 
+**Means.** A fit has no constant. The released means of columns have noise d, and residuals have a mean
+r_i at site i, which holds the site's own constant and what d does to its fit. The score of target j at site
+i then has the bias ``r_i w_j'd``. Residuals are therefore centered at a mean that is released for each site
+before the scores. What is left of r_i is the noise of this mean, independent of all else, with standard
+deviation e_i. The product has mean zero and variance ``e_i^2 sum_k w_jk^2 Var(d_k)``, which is part of the
+variance of the score, and is shrunk by the clipped slope as the score is. Without this step intervals of a
+site covered 0.78 instead of 0.96 (800 columns, 15 sites of 4,000 rows, epsilon 0.8 for each interval). If
+the means of columns differ between sites, e_i times these differences is left, and is not counted.
+
 With nodewise regressions of each site, only the first is left. A target's slope also differs from the
 average slope because of the shape of its column. This error counts as independent between sites: it is a
 bound, not an error that varies with the rows. Counted as shared, it made tests of equality reject too often,
 in 0.125 of 120 fits at 5% (six sites, columns with a common correlation of 0.2), where pooled intervals
 covered 0.996.
 
-All other terms that sites share are products of two errors: the noise of released centers, of the sizes of
-columns, and of the shared selection. They are left out of covariances, as of variances. Errors of different
+All other terms that sites share are products of two errors: the noise of the sizes of columns, and of the
+shared selection. They are left out of covariances, as of variances. Errors of different
 targets at different sites are taken to be independent, like the noise of different targets of one site.
 
 For each target these are covariances of variables that exist, and the variances at one site are at least
@@ -44,7 +53,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -59,9 +69,10 @@ from privinf.lasso.precision import (
 )
 from privinf.lasso.radii import UNCLIPPED, product_radius
 from privinf.lasso.scores import ScoreRelease, slopes_above_noise, within_limits
-from privinf.lasso.sums import Score, SparseSums
+from privinf.lasso.sums import RESIDUAL_ROOM, Score, SparseSums
 from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
 from privinf.typing import Flags, Floats
+from privinf.wire import Labels
 
 MEAN_SHARE = 0.4  # share of the slopes' price for their averages over targets; the rest is for single targets
 SLOPE_CLIP = 4.0  # clip of a single u_j x_j sqrt(w_jj), whose mean is 1
@@ -92,6 +103,47 @@ class ScorePrices:
         return 4.0 / 3.0 * math.sqrt(self.slope / self.score), 4.0 / 3.0 * math.sqrt(
             self.average / self.score
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CenteredSite:
+    """Sums of a site with its residuals centered, and what is left of the means.
+
+    Attributes
+    ----------
+    sums : SparseSums
+        With units of the site's own.
+    residual_sd : float
+        Standard deviation of the noise of the mean of the residuals; 0 where none was released.
+    column_sd : ndarray, shape (p,), or float
+        Standard deviations of the noise of the means of columns, in the units of the columns.
+    """
+
+    sums: SparseSums
+    residual_sd: float
+    column_sd: Floats | float
+
+    def score_sd(self, standard: Floats) -> Floats:
+        """Return sds of the product of the remaining means in scores of k directions, shape (p, k)."""
+        variances = np.broadcast_to(np.square(self.column_sd), len(standard))
+        return np.asarray(self.residual_sd * np.sqrt(variances @ np.square(standard)))
+
+
+def center_sites(
+    sites: Mapping[str, SparseSums], fits: Mapping[str, SiteEffects], column_sd: Floats | float, rho: float
+) -> dict[str, CenteredSite]:
+    """Return the sites with residuals centered at means that are released at a price; at 0 none are."""
+    centered = {}
+    for name, sums in sites.items():
+        fit = fits[name]
+        own = replace(sums, units=copy(sums.units))
+        sd = 0.0
+        if rho > 0.0:
+            bound = RESIDUAL_ROOM * fit.scale
+            label = Labels.MEAN_OF_RESIDUALS
+            sd = own.center_residual(fit.support, fit.beta, bound, rho, label, shrunk=False)
+        centered[name] = CenteredSite(sums=own, residual_sd=sd, column_sd=column_sd)
+    return centered
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -152,7 +204,7 @@ class _Slopes:
 
 
 def site_scores(
-    sites: Mapping[str, SparseSums],
+    sites: Mapping[str, CenteredSite],
     grams: Mapping[str, Correlations],
     fits: Mapping[str, SiteEffects],
     shared: SharedPart,
@@ -167,7 +219,7 @@ def site_scores(
 
     Parameters
     ----------
-    sites : mapping of str to SparseSums
+    sites : mapping of str to CenteredSite
     grams : mapping of str to Correlations
     fits : mapping of str to SiteEffects
     shared : SharedPart
@@ -183,12 +235,12 @@ def site_scores(
     columns: dict[str, Floats] = {}
     noise = {}
     released = {}
-    for name, sums in sites.items():
+    for name, site in sites.items():
         fit = fits[name]
         columns[name], noise[name] = correlation_columns(
             grams[name], fit.support, fit.error_cov, targets, near[name]
         )
-        released[name] = _release(sums, columns[name], fits[name], targets, prices)
+        released[name] = _release(site.sums, columns[name], fits[name], targets, prices)
     slopes = _slopes(list(released.values()))
     debiased: dict[str, Debiased | None] = {}
     targets_above_noise = {}
@@ -198,15 +250,16 @@ def site_scores(
         start[fits[name].support] = fits[name].beta
         at = np.flatnonzero(~slopes.hidden[place])
         unit = release.unit[at]
+        sums = sites[name].sums
         slope = slopes.values[place][at]
         score = ScoreRelease(
             score=release.score[at],
             slope=slope / unit,
             square=release.square[at],
             score_sd=release.score_sd,
-            slope_sd=np.hypot(slopes.sds[place][at], slope * sites[name].count_error) / unit,
-            n=sites[name].n,
-        )
+            slope_sd=np.hypot(slopes.sds[place][at], slope * sums.count_error) / unit,
+            n=sums.n,
+        ).with_noise(slope * sites[name].score_sd(columns[name][:, at] / unit))
         above_noise = slopes_above_noise(score)
         score = score.only(above_noise)
         at = at[above_noise]
@@ -222,7 +275,7 @@ def site_scores(
                 noise[name][at] + uncertain,
                 score_correlation(columns[name][:, at], grams[name].values),
             )
-    sizes = [sums.n for sums in sites.values()]
+    sizes = [site.sums.n for site in sites.values()]
     differs = dict(zip(sites, _differences(list(released.values()), sizes), strict=True))
     relative = steps / np.array(slopes.values)
     between = {
