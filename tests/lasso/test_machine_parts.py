@@ -95,7 +95,8 @@ def test_without_noise_every_party_has_a_constant_of_its_own():
         own = y[place == i]
         X = np.column_stack([np.ones(500), sample.X[place == i]])
         slopes = np.linalg.lstsq(X, own, rcond=None)[0][1:]
-        assert np.abs(fit.site(i).params.to_numpy() - slopes).max() < 0.3 * 0.5 / math.sqrt(500)
+        # Precision columns are pooled; without constants of the sites' own the error is six standard errors.
+        assert np.abs(fit.site(i).params.to_numpy() - slopes).max() < 0.5 * 0.5 / math.sqrt(500)
 
 
 def test_many_columns_with_noisy_means_leave_intervals_their_level():

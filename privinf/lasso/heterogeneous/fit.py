@@ -3,7 +3,8 @@
 1. Means of columns and response, and sizes of the columns, over all rows: m of the p entries of a vector
    cost m / p of the total. Their correlations: `site_grams`.
 2. u: columns selected and fitted on all rows, the sites' own parts being noise.
-3. v_i: columns selected on site i's residuals in blocks, each fitted before the next: `own_fits`.
+3. The constant of site i, as the mean of its residuals. v_i: columns selected on these residuals in blocks,
+   each fitted before the next: `own_fits`.
 4. Means of the columns in the scores, in units of their sizes, and of each site's residuals:
    `center_sites`.
 5. Scores of single targets, their slopes and variances; nodewise regressions have the site's
@@ -16,7 +17,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,7 +46,7 @@ from privinf.lasso.heterogeneous.site_effects import (
 from privinf.lasso.plan import PRODUCT_CLIP
 from privinf.lasso.radii import best_step_radii
 from privinf.lasso.rows import SparseUnits
-from privinf.lasso.sums import SparseSums
+from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
 from privinf.typing import Floats
 from privinf.wire import Labels
 
@@ -135,6 +137,7 @@ def site_fits(
     pooled.size_columns(range(p), SIZES * budget.scales * p / size, SIZE_CLIP)
     grams = site_grams(pooled, sites, budget.gram, size, joint=joint, own_precision=own_precision)
     shared = _shared(pooled, grams, budget, shared_sparsity, extra[0])
+    sites = _with_constants(sites, shared, means.residuals / 2.0)
     scale_prices = BLOCK_SCALE_SHARE * budget.scales, FINAL_SCALE_SHARE * budget.scales
     fits = own_fits(
         sites, grams, shared, budget.own_selection, budget.own_refit, scale_prices, own_sparsity, extra[1]
@@ -147,7 +150,7 @@ def site_fits(
     correlations = grams.precision(members)
     if means.score_columns > 0.0:
         pooled.center_again(means.score_columns, np.unique(np.concatenate(list(members.values()))))
-    centered = center_sites(sites, fits, pooled.mean_sd / pooled.units.scale, means.residuals)
+    centered = center_sites(pooled, sites, fits, means.residuals / 2.0)
     prices = ScorePrices.from_prices(budget.slopes, budget.score)
     scores = site_scores(centered, correlations, fits, shared, targets, near, prices)
     return SiteFits(
@@ -199,6 +202,16 @@ def _shared(
         response=response,
         diverged=lost,
     )
+
+
+def _with_constants(sites: Mapping[str, SparseSums], shared: SharedPart, rho: float) -> dict[str, SparseSums]:
+    """Return the sites with constants of their own: the mean of the residuals of the shared fit."""
+    own = {name: replace(sums, units=copy(sums.units)) for name, sums in sites.items()}
+    if rho > 0.0:
+        bound = RESIDUAL_ROOM * shared.scale
+        for sums in own.values():
+            sums.center_residual(shared.support, shared.beta, bound, rho, Labels.MEAN_OF_RESIDUALS)
+    return own
 
 
 def _neighbors(

@@ -62,7 +62,7 @@ class MeanPrices:
         Of the means of the columns in the scores, in units of their sizes.
     response : float
     residuals : float
-        Of the mean of each site's residuals.
+        Of the mean of each site's residuals, before its own columns are selected and before its scores.
     """
 
     columns: float = 0.0

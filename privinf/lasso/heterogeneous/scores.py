@@ -26,14 +26,15 @@ s_i = score_i / kappa_i of target j at site i:
   of the shared coefficients: ``Cov(b_i, b_k) = E (w_i' Z d_u) (w_k' Z d_u)``, where w_i is the regression
   with the columns of site i. The errors of the sites' own coefficients are independent.
 
-**Means.** A fit has no constant. The released means of columns have noise d, and residuals have a mean
-r_i at site i, which holds the site's own constant and what d does to its fit. The score of target j at site
-i then has the bias ``r_i w_j'd``. Residuals are therefore centered at a mean that is released for each site
-before the scores. What is left of r_i is the noise of this mean, independent of all else, with standard
-deviation e_i. The product has mean zero and variance ``e_i^2 sum_k w_jk^2 Var(d_k)``, which is part of the
-variance of the score, and is shrunk by the clipped slope as the score is. Without this step intervals of a
-site covered 0.78 instead of 0.96 (800 columns, 15 sites of 4,000 rows, epsilon 0.8 for each interval). If
-the means of columns differ between sites, e_i times these differences is left, and is not counted.
+**Means.** A fit has no constant. The released means of columns have noise d, and residuals have a mean r_i at
+site i, which holds the site's own constant and what d does to its fit. The score of target j at site i then
+has the bias ``r_i w_j'd``. Residuals are therefore centered at a mean that is released for each site before
+the scores (and, at half of the price, before the site's own columns are selected). What is left of r_i is the
+noise of this mean, independent of all else, with standard deviation e_i. The product has mean zero and
+variance ``e_i^2 sum_k w_jk^2 Var(d_k)``, which is part of the variance of the score, and is shrunk by the
+clipped slope as the score is. Without this step intervals of a site covered 0.78 instead of 0.96 (800
+columns, 15 sites of 4,000 rows, epsilon 0.8 for each interval). If the means of columns differ between sites,
+e_i times these differences is left, and is not counted.
 
 With nodewise regressions of each site, only the first is left. A target's slope also differs from the
 average slope because of the shape of its column. This error counts as independent between sites: it is a
@@ -53,7 +54,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -130,18 +130,23 @@ class CenteredSite:
 
 
 def center_sites(
-    sites: Mapping[str, SparseSums], fits: Mapping[str, SiteEffects], column_sd: Floats | float, rho: float
+    pooled: SparseSums, sites: Mapping[str, SparseSums], fits: Mapping[str, SiteEffects], rho: float
 ) -> dict[str, CenteredSite]:
-    """Return the sites with residuals centered at means that are released at a price; at 0 none are."""
+    """Return the sites with residuals centered at means that are released at a price; at 0 none are.
+
+    The units of columns are those of `pooled`, the constants those of the sites.
+    """
     centered = {}
     for name, sums in sites.items():
         fit = fits[name]
-        own = replace(sums, units=copy(sums.units))
+        units = replace(pooled.units, intercept=sums.units.intercept, y_limit=sums.units.y_limit)
+        own = replace(sums, units=units)
         sd = 0.0
         if rho > 0.0:
             bound = RESIDUAL_ROOM * fit.scale
             label = Labels.MEAN_OF_RESIDUALS
             sd = own.center_residual(fit.support, fit.beta, bound, rho, label, shrunk=False)
+        column_sd = pooled.mean_sd / units.scale
         centered[name] = CenteredSite(sums=own, residual_sd=sd, column_sd=column_sd)
     return centered
 
