@@ -236,6 +236,8 @@ lottery: $(VENV)/.installed          ## 300 regressions drawn by lot from tables
 	$(BIN)/python benchmarks/lottery.py --draw
 	$(BIN)/python benchmarks/lottery.py $(FRESH)
 	$(BIN)/python benchmarks/lottery.py --report
+	$(BIN)/python benchmarks/lottery_division.py --epsilons 1 --fits 10
+	$(BIN)/python benchmarks/lottery_division.py --epsilons 2 --fits 20
 	$(BIN)/python benchmarks/silent_cells.py --run benchmarks/results/silent_fits.csv
 	$(BIN)/python benchmarks/silent_cells.py --report benchmarks/results/silent_fits.csv
 	$(BIN)/python benchmarks/long_steps.py --run benchmarks/results/long_steps.jsonl

@@ -35,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+from privinf.accounting.shares import part_of_mu
 from privinf.errors import ConvergenceError
 from privinf.glm.queries import (
     LOWEST_THRESHOLD,
@@ -63,8 +64,15 @@ COUNTS = 0.01  # share of mu^2 for counts of lengths before a Gram matrix
 REGRAM = 0.12  # share of mu^2 for the second Gram matrix, where the first was weak
 SCORE_COUNTS = 0.02  # share of mu^2 for counts before the score that improves the pilot
 SCORE_ROUND = 0.08  # share of mu^2 for that score
-HESSIAN = 0.06  # share of mu^2 for the last Hessian
+HESSIAN = 0.06  # share of mu^2 for the last Hessian, where it identifies all coefficients well
 HESSIAN_AGAIN = 0.12  # the same where the first Gram matrix was weak
+# Strength that every coefficient should have with the last Hessian: 4 are needed (`OneStepScores`), noise
+# moves a strength by about 1, and clipped rows are not in the Hessian.
+AIM = 8.0
+# The last Hessian costs up to this many times its share where a coefficient would have less strength than
+# that; see benchmarks/results/lottery_division.md.
+LARGEST_FACTOR = 2.0
+LEAST_MOMENT = 0.1  # of the eigenvalues of whitened second moments, where strengths are predicted
 TAIL = 0.14  # share of mu^2 for the tail counts that choose the clip; what is left is for both layers
 WEAK = 3.5  # a first Gram matrix whose smallest eigenvalue is fewer times its floor is weak
 COARSE = 0.2  # noise of the pilot, relative to the residuals' scale, above which it is improved
@@ -384,6 +392,33 @@ def chosen_clip(queries: LeastSquaresQueries, initial: InitialEstimate, hessian:
     return two_threshold_clip(tail, p, queries.mu * math.sqrt(rest)), rest
 
 
+def expected_strengths(initial: InitialEstimate, sd: float) -> Floats:
+    """Return about the strengths of the coefficients with a last Hessian whose noise has this sd, shape (p,).
+
+    A strength is ``t'Gt / (sd |t|^2)`` with ``t = G^-1 c``, c the coefficient in whitened coordinates
+    (`privinf.inference.coefficient_sets`). The second moments G of v that were released replace the Hessian.
+    """
+    values, vectors = np.linalg.eigh(initial.white)
+    values = np.maximum(values, LEAST_MOMENT)
+    directions = vectors @ ((vectors.T @ initial.whitening) / values[:, None])
+    curvatures = np.sum(initial.whitening * directions, axis=0)
+    return np.asarray(curvatures / (sd * np.sum(directions**2, axis=0)))
+
+
+def hessian_factor(
+    queries: LeastSquaresQueries, initial: InitialEstimate, norm: float, share: float
+) -> float:
+    """Return how many times this share of mu^2 the last Hessian gets; its rows are clipped at this norm.
+
+    It is 1 where all coefficients would have a strength of `AIM`, and no more than `LARGEST_FACTOR`.
+    """
+    if math.isinf(queries.mu):
+        return 1.0
+    sd = math.sqrt(2.0) * norm**2 / (queries.n * part_of_mu(queries.mu, share))
+    weakest = float(expected_strengths(initial, sd).min())
+    return min(max((AIM / weakest) ** 2, 1.0), LARGEST_FACTOR)
+
+
 def fit_one_step(
     queries: LeastSquaresQueries, initial: InitialEstimate, moments: Floats, *, rewhitened: bool
 ) -> OneStepFit:
@@ -391,6 +426,7 @@ def fit_one_step(
     n, p = queries.n, queries.p
     price = HESSIAN_AGAIN if rewhitened else HESSIAN
     norm = gram_clip(queries, initial, price)
+    price *= hessian_factor(queries, initial, norm, price)
     clip, share = chosen_clip(queries, initial, price)
     layer_args = queries.args(initial, {"low": clip.low, "high": clip.high, "weight": clip.weight})
     low, high = clip.shares()

@@ -14,6 +14,7 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import gauntlet
 import lottery
+import lottery_division
 import lottery_fits
 import lottery_lot
 import lottery_report
@@ -21,6 +22,8 @@ import lottery_strength
 from gauntlet_truth import reference_of
 
 from privinf.accounting import calibrate_mu
+from privinf.glm import least_squares
+from privinf.glm.curved_sums import Shares
 
 NAMES = [("invented", "wages"), ("invented", "visits")]
 
@@ -209,3 +212,42 @@ def test_the_stored_page_is_that_of_the_stored_cells():
     cells = lottery_report.read_cells(lottery.CELLS)
     page = lottery_report.page_of(cells, lottery_lot.Lot.read(lottery.LOT))
     assert page == lottery.PAGE.read_text()
+
+
+def test_the_page_of_divisions_has_the_numbers_of_the_stored_table():
+    table = pd.read_csv(lottery_division.TABLE)
+    assert lottery_division.page_of(table) == lottery_division.PAGE.read_text()
+
+
+def test_divisions_replace_constants_and_give_them_back():
+    before = least_squares.HESSIAN, least_squares.LARGEST_FACTOR, Shares.from_size(30.0)
+    divisions = {(one.estimator, one.name): one for one in lottery_division.DIVISIONS}
+    with lottery_division.divided(divisions["OLS", "Hessian twice"]):
+        assert 2.0 * before[0] == least_squares.HESSIAN
+        assert least_squares.LARGEST_FACTOR == 1.0
+    with lottery_division.divided(divisions["Poisson", "final Hessian 1.9 times, few rows only"]):
+        assert Shares.from_size(30.0).score == 0.35
+        assert Shares.from_size(1000.0) == Shares()
+    assert before == (least_squares.HESSIAN, least_squares.LARGEST_FACTOR, Shares.from_size(30.0))
+
+
+def test_the_last_division_of_least_squares_is_the_present_one():
+    last = [one for one in lottery_division.DIVISIONS if one.estimator == "OLS"][-1]
+    constants = last.constants["least_squares"]
+    assert constants == {name: getattr(least_squares, name) for name in constants}
+
+
+def test_widths_of_divisions_are_compared_in_fits_of_the_same_rows():
+    fit = {
+        "estimator": "OLS",
+        "cell": "1 a/b, epsilon 2",
+        "fit": 0,
+        "weak": [0, 1],
+        "refused": "",
+        "warned": "",
+    }
+    first = fit | {"division": "before", "covered": [1, None], "width": [2.0, None]}
+    other = fit | {"division": "other", "weak": [0, 0], "covered": [0, 1], "width": [1.0, 4.0]}
+    table = lottery_division.summarized([first, other]).set_index("division")
+    assert table.loc["other", "flagged_log_ratio"] == pytest.approx(math.log(0.5))
+    assert table.loc["other", ["usable", "hits", "flagged_pairs", "clean_pairs"]].tolist() == [2, 1, 1, 0]

@@ -15,8 +15,18 @@ import privinf as pi
 from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError, SensitivityError
 from privinf.glm.advice import MIN_HESSIAN_SDS, far_records, few_records
 from privinf.glm.clipping import LABEL
-from privinf.glm.least_squares import FitMeasures, OneStepFit, TailPull
+from privinf.glm.least_squares import (
+    HESSIAN,
+    HESSIAN_AGAIN,
+    LARGEST_FACTOR,
+    FitMeasures,
+    OneStepFit,
+    TailPull,
+    expected_strengths,
+)
 from privinf.glm.queries import InitialEstimate
+from privinf.inference.coefficient_sets import contrast_scores
+from privinf.inference.one_step import OneStepScores
 from privinf.inference.tails import Clip
 from privinf.schema.geometry import Reachable
 
@@ -171,6 +181,50 @@ def test_the_budget_is_what_was_named_on_every_path():
             assert ledger_mu.epsilon(1e-6) > 0.9 * epsilon
             paths.add(tuple(line.label for line in ledger_mu.entries))
     assert len(paths) >= 5
+
+
+def hessian_share(fit):
+    prices = {line.label: line.loss.mu**2 for line in fit.privacy.entries}
+    return prices["Hessian"] / sum(prices.values())
+
+
+def test_the_last_hessian_costs_more_only_where_a_coefficient_would_be_weak():
+    """Many rows have the least share, few rows one between that of a weak first stage and its largest."""
+    y, X = draw(5000, 0)
+    fit = model_of(y, X).fit(epsilon=1.0, delta=1e-6, rng=0)
+    assert hessian_share(fit) == pytest.approx(HESSIAN, rel=0.03)  # some of the budget may be left
+    shares = []
+    for seed in range(6):
+        y, X = draw(1000, seed)
+        fit = model_of(y, X).fit(epsilon=1.0, delta=1e-6, rng=seed)
+        assert fit.privacy.epsilon(1e-6) == pytest.approx(1.0, rel=1e-9)
+        shares.append(hessian_share(fit))
+    assert min(shares) >= HESSIAN_AGAIN * (1.0 - 1e-9)
+    assert max(shares) == pytest.approx(LARGEST_FACTOR * HESSIAN_AGAIN, rel=0.03)
+    assert len({round(share, 6) for share in shares}) > 2
+
+
+def test_expected_strengths_are_those_of_score_intervals():
+    rng = np.random.default_rng(1)
+    mixing = rng.standard_normal((4, 4))
+    white = 0.5 * np.eye(4) + 0.2 * np.cov(rng.standard_normal((4, 30)))
+    whitening = np.eye(4) + 0.2 * (mixing + mixing.T)
+    initial = InitialEstimate(theta=np.zeros(4), whitening=whitening, longest=9.0, white=white)
+    system = OneStepScores(
+        to_scaled=whitening.T,
+        start=np.zeros(4),
+        mean=np.zeros(4),
+        hessian=white,
+        clean=np.eye(4),
+        known=np.zeros((4, 4)),
+        hessian_sd=0.1,
+        residual=None,
+        noise_free=np.zeros(4, dtype=bool),
+        n=1000,
+        cov_type="HC0",
+    )
+    strengths = [score.strength for score in contrast_scores(system, np.eye(4))]
+    np.testing.assert_allclose(expected_strengths(initial, 0.1), strengths, rtol=1e-9)
 
 
 @pytest.mark.parametrize("how", [{"residual_clip": "bounds"}, {"residual_clip": 0.6}])
