@@ -102,7 +102,7 @@ def one(setting: Setting, seed: int) -> list[dict[str, Any]]:
     rng = np.random.default_rng(seed)
     records, beta = people.sample(n, rng)
     mu = calibrate_mu(epsilon=epsilon, delta=DELTA)
-    sums = Recorded(records=records, edges=np.linspace(0.0, 1.0, intervals + 1)[1:], mu=mu, rng=rng)
+    sums = Recorded(records=records, edges=np.arange(1, intervals + 1) / intervals, mu=mu, rng=rng)
     fit = fit_hazards(sums, most_noise=MOST_NOISE)
     assert fit.step is not None
     posterior = drawn(fit.step, n, None)

@@ -241,7 +241,7 @@ def _edges(options: SurvivalOptions, high: float, *, discrete: bool) -> Floats:
             )
         if not end > 0.0:
             raise SchemaError("the public upper bound of the time must be positive")
-        return np.linspace(0.0, end, intervals + 1)[1:]
+        return end * np.arange(1, intervals + 1) / intervals
     if options.horizon is not None:
         raise ArgumentError("horizon= is the last edge of the grid: leave it out where grid= lists the edges")
     return _edge_array(options.grid)

@@ -114,6 +114,16 @@ def test_in_continuous_time_the_actuarial_curve_is_near_that_of_every_time():
         assert (np.abs(off) < 0.15 * curve.table.loc[arm, "std err"]).all()
 
 
+@pytest.mark.parametrize("intervals", [7, 10, 12, 28, 100])
+def test_edges_of_a_default_grid_are_the_numbers_that_people_write(intervals):
+    """A time of 0.7 is at the edge 0.7: an edge one rounding unit below would move its event on."""
+    written = np.array([float(repr(k / intervals)) for k in range(1, intervals + 1)])
+    rows = pd.DataFrame({"time": written, "status": np.ones(intervals)})
+    schema = pi.Schema({"time": (0.0, 1.0), "status": [0, 1]})
+    curve = pi.survival.KaplanMeier("time", "status", data=rows, schema=schema, grid=intervals).fit(**NONE)
+    assert curve.table["events"].tolist() == [1.0] * intervals
+
+
 # ---- with noise
 
 
