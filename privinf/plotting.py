@@ -392,9 +392,9 @@ def bands(
     mean = exog @ result.estimate.params
     estimate = result.estimate
     if simultaneous:
-        factor = result.simultaneous(alpha, which=exog, rng=rng).critical_value
-        half = factor * _spread(exog, np.asarray(estimate.covariance))
-        half = half if estimate.bias is None else half + np.abs(exog) @ estimate.bias
+        joint = result.simultaneous(alpha, which=exog, rng=rng)
+        factor = joint.critical_value
+        half = joint.half_lengths
     else:
         factor = upper_quantile(alpha / 2.0, min(estimate.df, estimate.df_resid))
         half = precision_of(estimate, exog).half_length(alpha)

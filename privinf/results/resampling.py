@@ -332,7 +332,7 @@ class Resampling:
         Returns
         -------
         object
-            ``.conf_int()``, ``.pvalues()``, ``.reject()``, ``.summary_frame()`` and ``.critical_value``.
+            ``.conf_int()``, ``.pvalues``, ``.reject``, ``.summary_frame()`` and ``.critical_value``.
         """
         names = self.inference.names
         chosen = linear_constraints(np.eye(len(names)) if which is None else which, names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,15 @@ from privinf.validation import check_choice, shown
 
 JOINT_STREAM = 13  # seed of the draws, unless a call has its own: the same release has the same intervals
 SimultaneousMethod = Literal["gaussian", "multiplier"]
-Adjustment = Literal["single-step", "step-down", "bonferroni", "holm", "fdr_bh"]
+PRIVATE_DRAWS = "private-bootstrap"  # method of joint inference from released maxima
+WITHOUT_DISTRIBUTION = ("bonferroni", "holm", "fdr_bh")  # adjustments of pointwise p-values alone
+WITH_BIAS = (
+    "Intervals and p-values allow for a possible bias of at most {:.2g} standard errors, all adjustments in "
+    "the same way. Half an interval is longer than the critical value times std err."
+)
+WITH_NOISE_OF_DRAWS = (
+    "single-step and step-down also allow for the noise of the released draws, so they can exceed bonferroni."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +48,11 @@ class SimultaneousResults:
     method : str
     df : float
         Degrees of freedom of the statistics, the smallest of the m; infinite: normal.
+    half_lengths : ndarray, shape (m,)
+        Half the lengths of the joint intervals: ``critical_value * bse``, and more with a bias.
     bias : ndarray, shape (m,), or None
-        Largest absolute bias that intervals and p-values allow for: intervals are longer by it at each end,
-        statistics are compared after it was taken off, both of which are conservative.
+        Largest absolute bias that intervals and p-values allow for. All adjustments allow for it in the same
+        way, so that single-step p-values are at most Bonferroni's, and step-down p-values at most Holm's.
     least_pvalue : float
         Smallest joint p-value that the draws can give, which is printed as "<="; 0 where there is none.
     """
@@ -54,13 +64,14 @@ class SimultaneousResults:
     max_t: MaxT
     alpha: float
     method: str
+    half_lengths: Floats
     df: float = np.inf
     bias: Floats | None = None
     least_pvalue: float = 0.0
 
     @property
     def critical_value(self) -> float:
-        """Half-width of the joint intervals in standard errors."""
+        """Half-width of the joint intervals in standard errors, of a quantity without a bias."""
         return self.max_t.critical_value
 
     @property
@@ -76,50 +87,22 @@ class SimultaneousResults:
         DataFrame
             One row per quantity, columns 0 and 1.
         """
-        half = self.critical_value * self.bse + (0.0 if self.bias is None else self.bias)
+        half = self.half_lengths
         return pd.DataFrame(np.column_stack([self.effect - half, self.effect + half]), list(self.names))
 
-    def pvalues(self, adjustment: Adjustment = "step-down") -> pd.Series[float]:
-        """Return adjusted p-values.
+    @property
+    def pvalues(self) -> pd.Series[float]:
+        """Adjusted p-values by the step-down method of Romano and Wolf.
 
-        Parameters
-        ----------
-        adjustment : {"single-step", "step-down", "bonferroni", "holm", "fdr_bh"}
-            The first two use the joint distribution of the statistics and control the chance of any false
-            rejection, as do "bonferroni" and "holm" without it; "fdr_bh" (Benjamini and Hochberg) controls
-            the expected share of false ones among the rejections.
-
-        Returns
-        -------
-        Series
-            One number per quantity.
+        They use the joint distribution of the statistics and control the chance of any false rejection.
+        `summary_frame` has p-values of other adjustments.
         """
-        check_choice(adjustment, Adjustment, "adjustment")
-        if adjustment == "single-step":
-            values = self.max_t.single_step
-        elif adjustment == "step-down":
-            values = self.max_t.step_down
-        else:
-            from statsmodels.stats.multitest import multipletests
+        return pd.Series(self.max_t.step_down, list(self.names), name="pvalues")
 
-            pointwise = self._precision.pvalues(self.tvalues.to_numpy())
-            values = multipletests(pointwise, method=adjustment)[1]
-        return pd.Series(values, list(self.names), name=adjustment)
-
-    def reject(self, adjustment: Adjustment = "step-down") -> pd.Series[bool]:
-        """Return which hypotheses are rejected at level `alpha`.
-
-        Parameters
-        ----------
-        adjustment : {"single-step", "step-down", "bonferroni", "holm", "fdr_bh"}
-            Adjustment of the p-values; see `pvalues`.
-
-        Returns
-        -------
-        Series
-            One truth value a hypothesis.
-        """
-        return self.pvalues(adjustment) <= self.alpha
+    @property
+    def reject(self) -> pd.Series[bool]:
+        """Which hypotheses `pvalues` reject at level `alpha`."""
+        return pd.Series(self.max_t.step_down <= self.alpha, list(self.names), name="reject")
 
     def summary_frame(self) -> pd.DataFrame:
         """Return effects, pointwise and adjusted p-values, and joint intervals in one table.
@@ -127,7 +110,11 @@ class SimultaneousResults:
         Returns
         -------
         DataFrame
-            One row per quantity.
+            One row per quantity. The columns "single-step" and "step-down" have p-values that use the joint
+            distribution of the statistics. They control the chance of any false rejection, as do
+            "bonferroni" and "holm" without the joint distribution. The column "fdr_bh" (Benjamini and
+            Hochberg) controls the expected share of false rejections among all rejections. If the quantities
+            may have a bias, the column "bias bound" has its largest size.
         """
         statistics = self.tvalues
         low, high = self.conf_int().to_numpy().T
@@ -138,7 +125,12 @@ class SimultaneousResults:
             letter: statistics,
             f"P>|{letter}|": self._precision.pvalues(statistics),
         }
-        table |= {adjustment: self.pvalues(adjustment) for adjustment in get_args(Adjustment)}
+        table |= {"single-step": self.max_t.single_step, "step-down": self.max_t.step_down}
+        from statsmodels.stats.multitest import multipletests
+
+        pointwise = table[f"P>|{letter}|"]
+        table |= {method: multipletests(pointwise, method=method)[1] for method in WITHOUT_DISTRIBUTION}
+        table |= {} if self.bias is None else {"bias bound": self.bias}
         table |= {"joint low": low, "joint high": high}
         return pd.DataFrame(table, list(self.names))
 
@@ -149,10 +141,17 @@ class SimultaneousResults:
     def __repr__(self) -> str:
         head = f"Joint {100 * (1 - self.alpha):g}% inference, {self.method} max-|t|, critical value "
         table = self.summary_frame().to_string(float_format="%.4g", formatters=self._formatters)
-        return f"{head}{self.critical_value:.4f}\n{table}"
+        return "\n".join([f"{head}{self.critical_value:.4f}", table, *self._notes])
 
     def _repr_html_(self) -> str:
-        return str(self.summary_frame().to_html(float_format="{:.4g}".format, formatters=self._formatters))
+        table = str(self.summary_frame().to_html(float_format="{:.4g}".format, formatters=self._formatters))
+        return table + "".join(f"<p>{note}</p>" for note in self._notes)
+
+    @property
+    def _notes(self) -> list[str]:
+        """Sentences below the table."""
+        notes = [] if self.bias is None else [WITH_BIAS.format(float((self.bias / self.bse).max()))]
+        return [*notes, WITH_NOISE_OF_DRAWS] if self.method == PRIVATE_DRAWS else notes
 
     @property
     def _formatters(self) -> Any:
@@ -187,23 +186,23 @@ def simultaneous(
     bse = np.sqrt(variances)
     df = float(np.min(contrast_df(estimate, restrictions.R)))
     bias = contrast_bias(estimate, restrictions.R)
-    deviation = effect - restrictions.q
-    if bias is not None:
-        deviation = np.maximum(np.abs(deviation) - bias, 0.0)
-    statistics = deviation / bse
+    moved = None if bias is None else bias / bse
+    statistics = (effect - restrictions.q) / bse
     least_pvalue = 0.0
     if method == "gaussian":
         count = max(10_000, min(100_000, 8 * BLOCK // len(effect))) if draws is None else draws
-        max_t = gaussian_max_t(statistics, cov, alpha=alpha, draws=count, df=df, rng=rng)
+        max_t = gaussian_max_t(statistics, cov, alpha=alpha, draws=count, df=df, bias=moved, rng=rng)
     elif null is not None:
-        max_t = drawn_max_t(statistics, null, alpha=alpha)
+        max_t = drawn_max_t(statistics, null, alpha=alpha, bias=moved)
     else:
         influence = estimate.influence @ restrictions.R.T
-        max_t = multiplier_max_t(
-            statistics, influence, alpha=alpha, draws=1_999 if draws is None else draws, rng=rng
-        )
+        count = 1_999 if draws is None else draws
+        max_t = multiplier_max_t(statistics, influence, alpha=alpha, draws=count, bias=moved, rng=rng)
     if method != "gaussian":
         least_pvalue = 1.0 / (max_t.draws + 1.0)
+    half_lengths = max_t.critical_value * bse
+    if max_t.level is not None:
+        half_lengths = Precision(bse, df, bias).half_length(max_t.level)
     return SimultaneousResults(
         names=restrictions.labels,
         effect=effect,
@@ -212,6 +211,7 @@ def simultaneous(
         max_t=max_t,
         alpha=alpha,
         method=method,
+        half_lengths=half_lengths,
         df=df,
         bias=bias,
         least_pvalue=least_pvalue,

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 from scipy.stats import binomtest, norm
+from statsmodels.stats.multitest import multipletests
 
 from privinf.errors import ArgumentError
-from privinf.inference.simultaneous import gaussian_max_t, multiplier_max_t
+from privinf.inference.intervals import moved_tails
+from privinf.inference.simultaneous import drawn_max_t, gaussian_max_t, multiplier_max_t
 
 EQUICORRELATED = 0.5 * np.eye(6) + 0.5
 
@@ -114,3 +116,66 @@ def test_bad_arguments():
         gaussian_max_t([1.0], np.eye(1), draws=10)
     with pytest.raises(ArgumentError, match="one entry for each of the 3 columns of influence=, got 2"):
         multiplier_max_t([1.0, 1.0], np.ones((4, 3)))
+
+
+# ---- biases
+
+
+def biased_pvalues(statistics, bias, df=np.inf):
+    return np.minimum(moved_tails(np.abs(statistics), bias, df), 1.0)
+
+
+@pytest.mark.parametrize("df", [np.inf, 7.0])
+def test_one_quantity_with_a_bias_is_exactly_pointwise(df):
+    bias = np.array([1.3])
+    found = gaussian_max_t([2.4], [[4.0]], draws=200, df=df, bias=bias, rng=0)
+    expected = biased_pvalues(np.array([2.4]), bias, df)
+    assert found.single_step == pytest.approx(expected, rel=1e-12)
+    assert found.step_down == pytest.approx(expected, rel=1e-12)
+    assert found.level == pytest.approx(0.05, rel=1e-12)
+
+
+@pytest.mark.parametrize("df", [np.inf, 5.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_with_a_bias_single_step_is_at_most_bonferroni_and_step_down_at_most_holm(seed, df):
+    rng = np.random.default_rng(seed)
+    influence = rng.standard_normal((40, 6)) @ rng.standard_normal((6, 6))
+    bias = rng.exponential(1.0, 6) * (rng.random(6) < 0.7)
+    statistics = 3.0 * rng.standard_normal(6)
+    pointwise = biased_pvalues(statistics, bias, df)
+    found = [gaussian_max_t(statistics, np.cov(influence.T), draws=2_000, df=df, bias=bias, rng=seed)]
+    if np.isinf(df):
+        found.append(multiplier_max_t(statistics, influence, draws=999, bias=bias, rng=seed))
+        found.append(drawn_max_t(statistics, rng.standard_normal((999, 6)), bias=bias))
+    for joint in found:
+        assert (joint.single_step <= multipletests(pointwise, method="bonferroni")[1]).all()
+        assert (joint.step_down <= multipletests(pointwise, method="holm")[1] + 1e-15).all()
+        assert (pointwise <= joint.step_down).all()
+        assert (joint.step_down <= joint.single_step).all()
+        assert 0.05 / 6 <= joint.level <= 0.05
+        rejected = joint.single_step <= 0.05
+        assert (rejected == (pointwise <= joint.level)).all()
+
+
+def test_a_bias_of_nothing_changes_nothing_but_the_bound():
+    statistics = np.linspace(0.5, 3.0, 6)
+    plain = gaussian_max_t(statistics, EQUICORRELATED, draws=50_000, rng=3)
+    zero = gaussian_max_t(statistics, EQUICORRELATED, draws=50_000, bias=np.zeros(6), rng=3)
+    np.testing.assert_allclose(zero.single_step, plain.single_step, atol=1e-4)
+    np.testing.assert_allclose(zero.step_down, plain.step_down, atol=1e-4)
+    assert zero.critical_value == pytest.approx(plain.critical_value, abs=1e-3)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.98])
+def test_with_a_bias_the_joint_level_holds_at_its_worst(correlation):
+    """The chance of a false rejection is largest at a corner of the biases; all corners are tried."""
+    bias = np.array([0.0, 0.4, 1.0, 3.0])
+    cov = (1.0 - correlation) * np.eye(4) + correlation
+    level = gaussian_max_t(np.zeros(4), cov, draws=100_000, bias=bias, rng=1).level
+    z = np.random.default_rng(2).standard_normal((100_000, 4)) @ np.linalg.cholesky(cov).T
+    rates = [
+        (biased_pvalues(z + signs * bias, bias) <= level).any(axis=1).mean()
+        for signs in np.array(np.meshgrid(*[[-1.0, 1.0]] * 3)).reshape(3, -1).T[:, [0, 0, 1, 2]]
+    ]
+    assert max(rates) <= 0.05 + 4.0 * np.sqrt(0.0475 * 2e-5)
+    assert max(rates) > 0.025

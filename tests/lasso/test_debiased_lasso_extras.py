@@ -148,15 +148,15 @@ def test_joint_inference_from_released_draws(full):
     assert full.simultaneous(0.05, method="gaussian", rng=0).critical_value == free.critical_value
     joint = full.simultaneous(0.05, method="private-bootstrap")
     assert joint.critical_value > free.critical_value
-    assert (joint.pvalues() == joint.pvalues("single-step").to_numpy()).all()
+    assert (joint.pvalues == joint.max_t.single_step).all()
     widths = np.diff(joint.conf_int().to_numpy(), axis=1)[:, 0]
     bias = 0.0 if full.estimate.bias is None else full.estimate.bias
     assert np.allclose(widths, 2.0 * (joint.critical_value * full.bse + bias))
-    assert (joint.reject() == (joint.tvalues.abs() > joint.critical_value)).all()
+    assert (joint.reject == (joint.tvalues.abs() > joint.critical_value)).all()
     one = full.simultaneous(0.05, "x2 = 0.6", method="private-bootstrap")
     assert one.critical_value == joint.critical_value
     assert one.tvalues.iloc[0] == pytest.approx((full.params["x2"] - 0.6) / full.bse["x2"])
-    assert one.pvalues().iloc[0] > joint.pvalues()["x2"]
+    assert one.pvalues.iloc[0] > joint.pvalues["x2"]
     with pytest.raises(NotAvailableError, match="simulation"):
         full.simultaneous(0.05, "x2 = x5", method="private-bootstrap")
     with pytest.raises(ArgumentError):

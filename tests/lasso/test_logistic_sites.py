@@ -84,7 +84,7 @@ def test_errors_of_two_sites_are_independent(fit):
 def test_agreement_finds_the_column_whose_effect_one_site_has(fit):
     assert fit.agreement("x6").pvalue < 0.01
     assert fit.agreement(["x3", "x11"]).pvalue > 0.01
-    assert fit.agreement("x6").deviations.pvalues("single-step").iloc[0] < 0.05
+    assert fit.agreement("x6").deviations.max_t.single_step[0] < 0.05
 
 
 def test_nodewise_regressions_are_always_those_of_the_site(fit):

@@ -109,7 +109,7 @@ def test_agreement_is_the_wald_test_of_equality(fit):
     assert (frame["I2 low"] <= frame["I2"]).all()
     assert (frame["I2"] <= frame["I2 high"]).all()
     every = fit.agreement()
-    rejected = every.deviations.reject()
+    rejected = every.deviations.reject
     assert rejected["x12[south] - pooled"]
     assert not rejected[["x1[north] - pooled", "x1[south] - pooled", "x1[west] - pooled"]].any()
     joint = fit.wald_test(

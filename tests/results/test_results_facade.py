@@ -110,18 +110,39 @@ def test_simultaneous(results):
     np.testing.assert_allclose(half / results.bse, found.critical_value)
     assert norm.isf(0.05) < found.critical_value < norm.isf(0.05 / 6)
     pointwise = results.pvalues.to_numpy()
+    table = found.summary_frame()
     for adjustment in ("bonferroni", "holm", "fdr_bh"):
         expected = multipletests(pointwise, method=adjustment)[1]
-        np.testing.assert_allclose(found.pvalues(adjustment), expected)
-    assert (found.pvalues("step-down") <= found.pvalues("single-step")).all()
-    assert (found.pvalues("single-step") <= found.pvalues("bonferroni") + 1e-12).all()
-    assert (found.pvalues("step-down") <= found.pvalues("holm") + 1e-12).all()
-    assert found.reject().equals(found.pvalues("step-down") <= 0.1)
+        np.testing.assert_allclose(table[adjustment], expected)
+    assert (table["step-down"] <= table["single-step"]).all()
+    assert (table["single-step"] <= table["bonferroni"] + 1e-12).all()
+    assert (table["step-down"] <= table["holm"] + 1e-12).all()
+    assert found.pvalues.tolist() == table["step-down"].tolist()
+    assert found.reject.equals(found.pvalues <= 0.1)
     assert found.summary_frame().shape == (6, 11)
     assert "critical value" in repr(found)
     assert "<table" in found._repr_html_()
-    with pytest.raises(ArgumentError, match="adjustment"):
-        found.pvalues("tukey")
+
+
+def test_simultaneous_inference_allows_for_a_bias_as_the_separate_tests_do(results):
+    e = results.estimate
+    bias = np.linspace(0.0, 1.5, 6) * e.bse
+    biased = rebuilt(results, estimate=dataclasses.replace(e, scores=None, bread=None, bias=bias))
+    found = biased.simultaneous()
+    table = found.summary_frame()
+    np.testing.assert_allclose(table["P>|z|"], biased.pvalues)
+    assert (table["single-step"] <= table["bonferroni"]).all()
+    assert (table["step-down"] <= table["holm"] + 1e-15).all()
+    assert table["bias bound"].tolist() == pytest.approx(bias.tolist())
+    half = (found.conf_int()[1] - found.conf_int()[0]).to_numpy() / 2.0
+    assert half[0] == pytest.approx(found.critical_value * e.bse[0])
+    assert (half[1:] > found.critical_value * e.bse[1:]).all()
+    assert (half <= found.critical_value * e.bse + bias + 1e-12).all()
+    assert (half >= np.diff(biased.conf_int().to_numpy())[:, 0] / 2.0).all()
+    covers_null = (np.abs(found.effect) <= half) == (table["single-step"] > 0.05).to_numpy()
+    assert covers_null.all()
+    for text in (repr(found), found._repr_html_()):
+        assert "possible bias of at most 1.5 standard errors" in text
 
 
 def test_simultaneous_contrasts_may_be_dependent_and_carry_their_null(results):

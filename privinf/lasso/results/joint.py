@@ -22,7 +22,7 @@ from privinf.notebook import html_table
 from privinf.results.constraints import ConstraintLike, Constraints, linear_constraints
 from privinf.results.rendering import shown_pvalue
 from privinf.results.resampling import Resampling
-from privinf.results.simultaneous import SimultaneousResults
+from privinf.results.simultaneous import PRIVATE_DRAWS, SimultaneousResults
 from privinf.typing import ArrayLike, Floats, IntervalMethod, RngLike
 from privinf.validation import check_choice, check_fraction
 
@@ -47,7 +47,8 @@ class MaxTest:
     pvalue : float
         At least `least_pvalue`.
     critical_value : float
-        The hypothesis is rejected where the statistic exceeds it.
+        The hypothesis is rejected where the statistic exceeds it, if the estimates have no bias; with a bias,
+        where the p-value is at most `alpha`.
     rejected : tuple of str
         Coefficients that differ, with the chance of any false rejection at most `alpha`; step-down.
     alpha : float
@@ -101,7 +102,8 @@ def joint_bootstrap(
         null=chosen.q,
         max_t=quantiles,
         alpha=alpha,
-        method="private-bootstrap",
+        method=PRIVATE_DRAWS,
+        half_lengths=quantiles.critical_value * bse + (0.0 if bias is None else bias),
         bias=bias,
         least_pvalue=float(drawn.pvalues(np.array([np.inf]), alpha)[0]),
     )
@@ -222,7 +224,7 @@ class JointResults(SparseResults):
         Returns
         -------
         object
-            ``.conf_int()``, ``.pvalues()``, ``.reject()``, ``.summary_frame()`` and ``.critical_value``.
+            ``.conf_int()``, ``.pvalues``, ``.reject``, ``.summary_frame()`` and ``.critical_value``.
 
         Raises
         ------
@@ -260,8 +262,8 @@ class JointResults(SparseResults):
         alpha : float
             Level of the test.
         method : {"simulation", "gaussian", "multiplier", "private-bootstrap"}
-            Null distribution, by the names of `simultaneous`. The p-value of the test is its single-step
-            p-value of the largest difference.
+            Null distribution, by the names of `simultaneous`. The p-value of the test is its smallest
+            single-step p-value.
         rng : None, int or Generator
             Seed of the simulation; default: a fixed one.
 
@@ -286,9 +288,9 @@ class JointResults(SparseResults):
         largest = int(np.argmax(np.abs(joint.tvalues.to_numpy())))
         return MaxTest(
             statistic=float(abs(joint.tvalues.iloc[largest])),
-            pvalue=float(joint.pvalues("single-step").iloc[largest]),
+            pvalue=float(joint.max_t.single_step.min()),
             critical_value=joint.critical_value,
-            rejected=tuple(name for name, out in zip(names, joint.reject(), strict=True) if out),
+            rejected=tuple(name for name, out in zip(names, joint.reject, strict=True) if out),
             alpha=alpha,
             method=method,
             least_pvalue=joint.least_pvalue,
