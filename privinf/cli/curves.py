@@ -12,7 +12,7 @@ import numpy as np
 import privinf as pi
 from privinf.accounting import Ledger
 from privinf.cli.fits import PICTURES, RENDERERS, rendered
-from privinf.cli.inputs import open_ledger, read_schema_file, spending_of, spending_options
+from privinf.cli.inputs import event_level, open_ledger, read_schema_file, spending_of, spending_options
 from privinf.cli.outputs import (
     ALPHA_HELP,
     FILE,
@@ -43,6 +43,7 @@ class CurveOptions(TypedDict):
 
     time: str
     status: str
+    event: str | None
     file: Path
     schema_file: Path
     by: str | None
@@ -79,6 +80,7 @@ class CurveOptions(TypedDict):
     required=True,
     help="Schema file with the bounds of the time and the levels of status and groups, such as schema.toml.",
 )
+@click.option("--event", help="Level of the status that is the event, if its levels are texts, such as dead.")
 @click.option("--by", help="Column of the groups: one curve for each group, and a test of equal hazards.")
 @click.option(
     "--horizon", type=float, help="Public end of the follow-up. Default: the upper bound of the time."
@@ -136,14 +138,14 @@ def survival_command(**options: Unpack[CurveOptions]) -> None:
     """Estimate survival curves and medians of a table of rows, and compare groups.
 
     TIME and STATUS are columns of FILE. The time has public bounds in the schema, and the status two levels,
-    of which the second is the event. One noisy release of counts serves curves, medians, the log-rank test
-    and the hazard ratio. All arguments are checked before the ledger is charged, and the ledger is charged
-    before any result is computed from rows.
+    of which the second is the event. If the levels are texts, --event names the event. One noisy release of
+    counts serves curves, medians, the log-rank test and the hazard ratio. All arguments are checked before
+    the ledger is charged, and the ledger is charged before any result is computed from rows.
 
     \b
     Example:
-      privinf survival months state trial.csv --by arm --schema schema.toml --at 12 --at 24 \\
-          --epsilon 1 --delta 1e-6 --ledger study.ledger --plot curves.png
+      privinf survival months state trial.csv --event dead --by arm --schema schema.toml \\
+          --at 12 --at 24 --epsilon 1 --delta 1e-6 --ledger study.ledger --plot curves.png
     """  # noqa: D301
     level = 1.0 - check_fraction(options["alpha"], "--alpha")
     _check(options)
@@ -154,6 +156,7 @@ def survival_command(**options: Unpack[CurveOptions]) -> None:
     model = pi.survival.KaplanMeier(
         options["time"],
         options["status"],
+        event=event_level(schema, options["status"], options["event"]),
         by=options["by"],
         data=open_rows(options["file"], progress=False if options["quiet"] else None),
         schema=schema,

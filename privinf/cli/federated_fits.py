@@ -34,6 +34,7 @@ PLAN = (
     "trust",
     "family",
     "status",
+    "event",
     "horizon",
     "seed",
     "checkpoint",
@@ -95,7 +96,7 @@ class FederatedFitPlan:
     schema : Schema
     trust, family : str
     times : mapping
-        status, and horizon where one is given, of Cox's regression.
+        status, and event and horizon where they are given, of Cox's regression.
     spending : mapping
         epsilon, delta, mu, rho, and rng where a seed is given.
     options, args : mapping
@@ -309,8 +310,8 @@ def _spending(content: Mapping[str, Any], path: Path, *, simulation: bool) -> di
 
 
 def _times(content: Mapping[str, Any], model: str, path: Path) -> dict[str, Any]:
-    """Return status and horizon of Cox's regression; ArgumentError for other models that have them."""
-    times = {name: content[name] for name in ("status", "horizon") if name in content}
+    """Return status, event and horizon of Cox's regression; ArgumentError for other models that have them."""
+    times = {name: content[name] for name in ("status", "event", "horizon") if name in content}
     if model != "PHReg":
         if times:
             raise ArgumentError(f"{path}: the key {next(iter(times))!r} is available only for PHReg; omit it")

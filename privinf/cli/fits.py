@@ -13,7 +13,14 @@ import click
 
 import privinf as pi
 from privinf.accounting import Ledger
-from privinf.cli.inputs import open_ledger, read_schema_file, read_toml, spending_of, spending_options
+from privinf.cli.inputs import (
+    event_level,
+    open_ledger,
+    read_schema_file,
+    read_toml,
+    spending_of,
+    spending_options,
+)
 from privinf.cli.outputs import (
     ALPHA_HELP,
     FILE,
@@ -38,6 +45,7 @@ from privinf.validation import check_fraction
 if TYPE_CHECKING:
     from privinf.results import Results
     from privinf.results.rendering import PrivateSummary
+    from privinf.schema import Schema
 
 JoinedTarget = Literal["population", "sample"]
 PICTURES = (".png", ".svg", ".pdf")
@@ -54,7 +62,7 @@ ROW_MODELS = {
 }
 MARGINS_MODELS = ("logit", "poisson", "negative-binomial")  # whose average marginal effects need a release
 ROLE_COLUMNS = ("weights", "offset", "exposure")  # options that name a column of the table
-OF_TIMES = ("status", "horizon")  # options of --model phreg
+OF_TIMES = ("status", "event", "horizon")  # options of --model phreg
 # Options that the model of times does not have, and why.
 NOT_OF_TIMES = {
     "cov_type": "its standard errors are always robust",
@@ -112,6 +120,7 @@ class FitOptions(TypedDict):
     offset: str | None
     exposure: str | None
     status: str | None
+    event: str | None
     horizon: float | None
     coefficients_only: bool
     margins: bool
@@ -185,6 +194,10 @@ class FitOptions(TypedDict):
         "For phreg: name of the column that is 1 if the time ended with the event and 0 if it was censored, "
         "or of a factor with two levels, the second of which is the event."
     ),
+)
+@click.option(
+    "--event",
+    help="For phreg: level of the status that is the event, if its levels are texts, such as dead.",
 )
 @click.option(
     "--horizon",
@@ -342,7 +355,7 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
         )
     if options["missing"] is not None:
         model_options["missing"] = options["missing"]
-    model_options |= _options_of_times(options, kind)
+    model_options |= _options_of_times(options, kind, schema)
     rows = open_rows(options["files"][0], progress=False if options["quiet"] else None)
     named = getattr(pi, ROW_MODELS[kind])  # the package loads names on request
     model = named.from_formula(options["formula"], rows, schema=schema, ledger=charged, **model_options)
@@ -374,7 +387,7 @@ def _fit_rows(options: FitOptions) -> tuple[Results, list[str]]:
     return result, [NO_LEDGER if path is None else ledger_line(ledger, path)]
 
 
-def _options_of_times(options: FitOptions, kind: str) -> dict[str, Any]:
+def _options_of_times(options: FitOptions, kind: str, schema: Schema) -> dict[str, Any]:
     """Return the options of Cox's regression; ArgumentError for those of other models."""
     if kind != "phreg":
         _refuse(options, OF_TIMES, "{0} is only for --model phreg; omit it, or pass --model phreg")
@@ -383,7 +396,8 @@ def _options_of_times(options: FitOptions, kind: str) -> dict[str, Any]:
         _refuse(options, (name,), f"{{0}} is not available for --model phreg, because {reason}; omit it")
     if options["status"] is None:
         raise ArgumentError("--model phreg needs --status, the name of the column that marks events")
-    values = {name: options[name] for name in OF_TIMES}  # type: ignore[literal-required]
+    values: dict[str, Any] = {name: options[name] for name in OF_TIMES}  # type: ignore[literal-required]
+    values["event"] = event_level(schema, options["status"], options["event"])
     return {name: value for name, value in values.items() if value is not None}
 
 

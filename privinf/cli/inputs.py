@@ -13,7 +13,7 @@ from privinf.accounting.files import LedgerFile
 from privinf.bounds import load_schema
 from privinf.cli.outputs import DELTA_HELP
 from privinf.errors import ArgumentError, FileMissingError, SchemaError
-from privinf.schema import Schema
+from privinf.schema import Factor, Schema
 from privinf.storage.checksummed import parse_json, read_text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -98,3 +98,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as problem:
         reason = str(problem)
     raise ArgumentError(f"{path} is not a valid TOML file: {reason}")
+
+
+def event_level(schema: Schema, status: str | None, event: str | None) -> Any:
+    """Return the level of a status whose text is the option ``--event``; None without the option."""
+    levels: tuple[Any, ...] = ()
+    if status is not None and status in schema and isinstance(declared := schema[status], Factor):
+        levels = declared.levels
+    return next((level for level in levels if str(level) == event), event)

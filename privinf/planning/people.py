@@ -224,10 +224,18 @@ def _check_status(schema: Schema, formula: str, status: str | None, family: Stud
         return
     if not isinstance(status, str) or status not in schema:
         raise ArgumentError("status= must be the name of a column that the schema declares")
-    design = Design.from_formula(with_status(formula, status, schema), schema)
+    design = Design.from_formula(with_status(formula, status, schema, event_of(schema, status)), schema)
     event_column(design, status)
     if design.constant is None:
         raise SchemaError(NO_CONSTANT)
+
+
+def event_of(schema: Schema, status: str | None) -> Any:
+    """Return the level of a status that is the event, the second of a factor; None of other columns."""
+    if status is None or status not in schema:
+        return None
+    declared = schema[status]
+    return declared.levels[1] if isinstance(declared, Factor) and len(declared.levels) == 2 else None
 
 
 def _status(item: Any, event: Floats) -> Any:
@@ -492,7 +500,9 @@ def _floor_of_hazards(case: Case, status: str) -> Floats:
         frame = case.people.rows(case.n, np.random.default_rng(seed))
         frame = frame[frame[case.people.design.response].notna()]
         try:
-            fit = PHReg.from_formula(case.formula, frame, status=status, schema=case.schema).fit(mu=math.inf)
+            event = event_of(case.schema, status)
+            model = PHReg.from_formula(case.formula, frame, status=status, event=event, schema=case.schema)
+            fit = model.fit(mu=math.inf)
         except PrivinfError:
             continue
         widths[place] = 2.0 * norm.isf(case.alpha / 2.0) * fit.bse[list(case.which)]

@@ -22,7 +22,7 @@ from privinf.lasso.model import DebiasedLasso
 from privinf.mixing.model import DGMOLS, RMGMOLS
 from privinf.modulation.model import ModulatedOLS
 from privinf.moments.model import MomentOLS
-from privinf.planning.people import LARGEST_STUDY, Case
+from privinf.planning.people import LARGEST_STUDY, Case, event_of
 from privinf.progress import step
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Numeric
@@ -72,6 +72,11 @@ def _plain(model: Any, words: Callable[[Case], dict[str, Any]] = lambda case: {}
 def _missing(case: Case) -> dict[str, Any]:
     """Return the handling of missing values of a fit to simulated rows, some of which may be incomplete."""
     return {"missing": "drop"} if case.people.guesses.complete < 1.0 else {}
+
+
+def _hazard_options(case: Case) -> dict[str, Any]:
+    """Return the options of Cox's regression: the status, and which of its levels is the event."""
+    return {"status": case.people.status, "event": event_of(case.schema, case.people.status)}
 
 
 def _lasso(case: Case, frame: Any, rng: np.random.Generator) -> Any:
@@ -135,7 +140,7 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "PHReg": Estimator(
         ("hazards",),
         SUMS,
-        _plain(PHReg, lambda case: {"status": case.people.status}),
+        _plain(PHReg, _hazard_options),
         "assumes proportional hazards and linear effects",
     ),
     "ModulatedOLS": Estimator(

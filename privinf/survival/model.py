@@ -57,6 +57,7 @@ class _CurveModel(HidesRows):
         time: ColumnLike | str,
         status: ColumnLike | str,
         *,
+        event: Label | None = None,
         by: ColumnLike | str | None = None,
         data: Table = None,
         schema: Schema | None = None,
@@ -80,8 +81,11 @@ class _CurveModel(HidesRows):
             the horizon counts as censored at the horizon.
         status : array_like or str
             Status of each record: 1 if the record had the event at its time, and 0 if it was censored. If
-            `status` is a text, it is the name of a column of `data`. This column has two declared levels, of
-            which the second is the event, or the bounds (0, 1).
+            `status` is a text, it is the name of a column of `data`. This column has the bounds (0, 1), or
+            two declared levels, of which the second is the event. If the levels are texts, pass `event` too.
+        event : label, optional
+            Level of the status that is the event, if the status is a factor of text levels, such as
+            ``"dead"`` of ``["alive", "dead"]``. It must be the second of the two declared levels.
         by : array_like or str, optional
             Group of each record, or the name of its column: one curve per group, from the same release.
         data : table or Federation, optional
@@ -129,6 +133,7 @@ class _CurveModel(HidesRows):
             several rows for one person. Nothing is charged.
         """
         options = SurvivalOptions(
+            event=event,
             by=by,
             data=data,
             schema=schema,
@@ -294,6 +299,7 @@ def logrank(
     status: ColumnLike | str,
     by: ColumnLike | str,
     *,
+    event: Label | None = None,
     data: Table = None,
     schema: Schema | None = None,
     epsilon: float | None = None,
@@ -326,8 +332,11 @@ def logrank(
         counts as censored at the horizon.
     status : array_like or str
         Status of each record: 1 if the record had the event at its time, and 0 if it was censored. If
-        `status` is a text, it is the name of a column of `data`. This column has two declared levels, of
-        which the second is the event, or the bounds (0, 1).
+        `status` is a text, it is the name of a column of `data`. This column has the bounds (0, 1), or two
+        declared levels, of which the second is the event. If the levels are texts, pass `event` too.
+    event : label, optional
+        Level of the status that is the event, if the status is a factor of text levels, such as ``"dead"`` of
+        ``["alive", "dead"]``. It must be the second of the two declared levels.
     by : array_like or str
         Group of each record, or the name of the column of groups.
     data : table or Federation, optional
@@ -439,6 +448,7 @@ def logrank(
     level = check_fraction(confidence_level, "confidence_level")
     colluding = check_count(max_colluding, "max_colluding", least=0)
     options = SurvivalOptions(
+        event=event,
         by=by,
         data=data,
         schema=schema,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError, SensitivityError
+from privinf.fitting.event_status import check_event
 from privinf.fitting.rows import ONE_SITE, ModelRows, rows_of_table, trust_of_sums
 from privinf.mechanisms.arrays import status_numbers
 from privinf.mechanisms.samples import sample_rows
@@ -49,7 +50,7 @@ class SurvivalOptions:
 
     Attributes
     ----------
-    by, data, schema, bounds, levels
+    event, by, data, schema, bounds, levels
         The columns, and the public facts about them.
     horizon, grid, discrete
         The grid of times.
@@ -57,6 +58,7 @@ class SurvivalOptions:
         Treatment of missing values, and who adds up.
     """
 
+    event: Label | None = None
     by: ColumnLike | str | None = None
     data: Table = None
     schema: Schema | None = None
@@ -137,7 +139,7 @@ def survival_rows(time: ColumnLike | str, status: ColumnLike | str, options: Sur
         )
     edges = _edges(options, float(high), discrete=discrete)
     levels = ("all",) if len(names) < 3 else _levels(schema, names[2])
-    _check_status(schema, names[1])
+    _check_status(schema, names[1], options.event)
     terms = [_term(schema, name) for name in names[1:]]
     design = Design.from_formula(f"{_quoted(names[0])} ~ {' + '.join(terms)}", schema, response="protected")
     if named:
@@ -271,8 +273,8 @@ def _levels(schema: Schema, name: str) -> tuple[str, ...]:
     raise SchemaError(f"by={name!r} has no declared levels: declare them in the schema as a list")
 
 
-def _check_status(schema: Schema, name: str) -> None:
-    """Raise SchemaError unless the status is declared as 0 or 1, or has two levels."""
+def _check_status(schema: Schema, name: str, event: Label | None) -> None:
+    """Raise SchemaError unless the status is declared as 0 or 1, or with two levels and a known event."""
     declared = schema[name]
     two = isinstance(declared, Factor) and len(declared.levels) == 2
     if not two and (isinstance(declared, Factor) or (declared.low, declared.high) != (0.0, 1.0)):
@@ -282,6 +284,7 @@ def _check_status(schema: Schema, name: str) -> None:
             "several events, make a column that is 1 for this event and 0 otherwise, which gives its "
             "cause-specific hazard"
         )
+    check_event(declared, name, event, "pass the groups as by=")
 
 
 def _positions(design: Design, name: str) -> tuple[int, ...]:

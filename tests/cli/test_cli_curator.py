@@ -164,7 +164,7 @@ def test_coxs_regression_from_the_shell(desk):
     pd.DataFrame({"x": x, "time": np.minimum(time, 2.0), "died": died}).to_csv("times.csv", index=False)
     pi.Schema({"x": (-1, 1), "time": (0, 2), "died": ["no", "yes"]}).save("times.toml")
     words = ("fit", "time ~ x", "times.csv", "--schema", "times.toml", *SPEND)
-    model = ("--model", "phreg", "--status", "died", "--missing", "drop")
+    model = ("--model", "phreg", "--status", "died", "--event", "yes", "--missing", "drop")
     done = desk.run(*words, *model, "--horizon", "1.5", "--out", "times.npz")
     assert done.exit_code == 0, done.output
     fit = pi.load_results("times.npz")

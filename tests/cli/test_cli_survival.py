@@ -45,6 +45,7 @@ def trial(tmp_path, monkeypatch):
 
     def run(*words):
         words = ("survival", "months", "state", "trial.csv", "--schema", "schema.toml", *words)
+        words += () if "--event" in words else ("--event", "dead")
         return CliRunner().invoke(main, words)
 
     return run
@@ -81,7 +82,8 @@ def test_one_release_serves_curves_and_a_test(trial, tmp_path):
 def test_the_command_is_the_model(trial):
     result = trial("--seed", "3", *BUDGET, "--grid", "30", "--horizon", "48", "--alpha", "0.1")
     schema = pi.Schema({"months": (0, 60), "state": ["alive", "dead"]})
-    model = pi.survival.KaplanMeier("months", "state", data="trial.csv", schema=schema, grid=30, horizon=48)
+    words = {"event": "dead", "data": "trial.csv", "schema": schema}
+    model = pi.survival.KaplanMeier("months", "state", **words, grid=30, horizon=48)
     expected = model.fit(epsilon=1.0, delta=1e-6, rng=3, confidence_level=0.9)
     assert expected.summary().as_text() in result.output
     assert "without --ledger" in result.output

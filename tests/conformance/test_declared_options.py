@@ -382,7 +382,7 @@ COMMANDS = [
     (fit_command, "OLS.from_formula", ("missing",)),
     (fit_command, "Poisson.from_formula", ("missing", "weights", "offset", "exposure")),
     (fit_command, "Logit.from_formula", ("missing", "weights", "offset")),
-    (fit_command, "PHReg.from_formula", ("missing", "status", "horizon")),
+    (fit_command, "PHReg.from_formula", ("missing", "status", "event", "horizon")),
     (release_command, ".Moments", ("missing",)),
     (suggest_command, ".find_bounds", (*BUDGET, "clip", "unit", "max_rows")),
     *(

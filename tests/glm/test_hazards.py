@@ -309,7 +309,7 @@ def test_a_status_may_be_a_factor_whose_second_level_is_the_event():
     frame["end of it"] = np.where(frame["event"] > 0.5, "died", "alive")
     ranges = {name: SCHEMA[name] for name in ("time", "treated", "age", "group")}
     schema = pi.Schema({**ranges, "end of it": ["alive", "died"]})
-    fit = pi.PHReg.from_formula(FORMULA, frame, status="end of it", schema=schema).fit(**SPEND)
+    fit = pi.PHReg.from_formula(FORMULA, frame, status="end of it", event="died", schema=schema).fit(**SPEND)
     np.testing.assert_array_equal(fit.params, fitted(frame).params)
     assert "end of it" in str(fit.summary())
     three = pi.Schema({**ranges, "end of it": ["alive", "died", "moved"]})

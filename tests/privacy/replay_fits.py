@@ -557,6 +557,7 @@ def hazards(
             "y ~ a + b + g",
             held,
             status="c",
+            event="died" if factor else None,
             schema=schema,
             ledger=ledger,
             **options,

@@ -25,6 +25,7 @@ from privinf.typing import (
     Calibration,
     ColumnLike,
     ColumnsLike,
+    Label,
     Missing,
     Pair,
     RngLike,
@@ -55,6 +56,7 @@ class PHRegOptions(SumModelOptions):
     """Arguments of the constructors of `PHReg`, which describes them."""
 
     status: str
+    event: Label | None = None
     horizon: float | None = None
     intervals: int = INTERVALS
 
@@ -68,7 +70,7 @@ class PHRegOptions(SumModelOptions):
         """Return the formula of the design, with the column of the status."""
         if not isinstance(self.status, str):
             raise ArgumentError("status= must be the name of a column of the table")
-        return with_status(formula, self.status, schema), self
+        return with_status(formula, self.status, schema, self.event), self
 
 
 @error_boundaries
@@ -180,6 +182,7 @@ class PHReg(Model[PHRegOptions]):
         data: Table,
         *,
         status: str,
+        event: Label | None = None,
         schema: Schema,
         horizon: float | None = None,
         intervals: int = INTERVALS,
@@ -199,7 +202,10 @@ class PHReg(Model[PHRegOptions]):
         status : str
             Name of the column with the status: 1 if the time ended with the event, and 0 if it was censored.
             The schema declares it with the bounds (0, 1). The status may also be a factor with two levels, of
-            which the second is the event.
+            which the second is the event. If the levels are texts, pass `event` too.
+        event : label, optional
+            Level of the status that is the event, if the status is a factor of text levels, such as
+            ``"dead"`` of ``["alive", "dead"]``. It must be the second of the two declared levels.
         schema : Schema
             Public bounds and levels of all columns that the formula names, and of the time and the status.
             The bounds of the time are (0, horizon).
@@ -230,6 +236,7 @@ class PHReg(Model[PHRegOptions]):
         """
         options = PHRegOptions(
             status=status,
+            event=event,
             horizon=horizon,
             intervals=intervals,
             missing=missing,

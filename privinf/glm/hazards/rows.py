@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privinf.errors import ArgumentError, SchemaError
+from privinf.fitting.event_status import check_event
 from privinf.fitting.rows import ModelRows
 from privinf.glm.rows import GlmRows, glm_rows, without
 from privinf.glm.sums import NO_ROLES, Roles
 from privinf.mechanisms.statistics.survival import MOST_INTERVALS
 from privinf.schema import Design, Factor, Schema
-from privinf.typing import Floats, Integers
+from privinf.typing import Floats, Integers, Label
 from privinf.validation import check_count, check_positive, shown_name
 
 NO_CONSTANT = (
@@ -119,15 +120,21 @@ def hazard_rows(model_rows: ModelRows, status: str, horizon: float | None, inter
     return HazardRows(rows=rows, status=status, event=rows.design.names.index(event), edges=edges)
 
 
-def with_status(formula: str, status: str, schema: Schema) -> str:
-    """Return a formula with the column of the status, or the mark of the second level of a factor."""
+def with_status(formula: str, status: str, schema: Schema, event: Label | None = None) -> str:
+    """Return a formula with the column of the status, or the mark of the second level of a factor.
+
+    `event` is the level that is the event; see `check_event`.
+    """
     if '"' in status or "\\" in status:
         raise SchemaError(f"column {shown_name(status)} has a quotation mark in its name: rename it")
     term = status if status.isidentifier() else f'Q("{status}")'
-    if status in schema and isinstance(declared := schema[status], Factor):
-        if len(declared.levels) != 2:
-            raise SchemaError(STATUS_COLUMN)
-        term = f"C({term})"
+    if status in schema:
+        declared = schema[status]
+        if isinstance(declared, Factor):
+            if len(declared.levels) != 2:
+                raise SchemaError(STATUS_COLUMN)
+            term = f"C({term})"
+        check_event(declared, status, event, "put it into the formula")
     return f"{formula} + {term}"
 
 
