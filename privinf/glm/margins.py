@@ -36,6 +36,7 @@ from privinf.results.summary import (
     MARKED_ABOVE,
     NOT_PRIVATE,
     WEAK_LABEL,
+    allowed_bias,
     flags_of,
     number,
     privacy_facts,
@@ -241,12 +242,15 @@ class MarginalEffects:
         Returns
         -------
         DataFrame
-            One row per column. If the fit has flagged coefficients, the column ``flag`` marks them by a
-            dagger.
+            One row per column. If effects may have a bias, which intervals and p-values allow for, the column
+            ``bias bound`` has its largest size. If the fit has flagged coefficients, the column ``flag``
+            marks them by a dagger.
         """
         names = [LABELS[self.method], "Std. Err.", "z", "Pr(>|z|)", "Conf. Int. Low", "Cont. Int. Hi."]
         numbers = [self.margeff, self.margeff_se, self.tvalues, self.pvalues, self.conf_int(alpha)]
         frame = pd.DataFrame(np.column_stack(numbers), list(self.effects.names), names)
+        if self.effects.precision.bias is not None:
+            frame["bias bound"] = self.effects.precision.bias
         marks = [FLAG_MARK * (name in self.remarks.marked) for name in self.effects.names]
         return frame.assign(flag=marks) if any(marks) else frame
 
@@ -274,6 +278,7 @@ class MarginalEffects:
             rows.append((str(name), *cells))
         notes = [Note(text, "must-read") for text in self.remarks.warnings]
         notes += [Note(self.remarks.meaning, "table")] if self.remarks.meaning else []
+        notes += allowed_bias(self.effects.precision.bias, self.margeff_se, "bias")
         return PrivateSummary(
             title=f"{self.model} Marginal Effects",
             top=(facts, [("Method:", self.method), ("At:", self.at), *self.places]),

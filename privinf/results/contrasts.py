@@ -115,9 +115,15 @@ class BoundedContrasts(Contrasts):
         return table
 
     def summary_frame(self, xname: list[str] | None = None, alpha: float = 0.05) -> pd.DataFrame:
-        """Return the table as a frame; its heading states the tail of a p-value."""
+        """Return the table as a frame; its heading states the tail of a p-value.
+
+        If the fit may have a bias, which intervals and p-values allow for, the column ``bias bound`` has its
+        largest size.
+        """
         frame: pd.DataFrame = super().summary_frame(xname, alpha)
-        return frame.rename(columns=self._renamed)
+        frame = frame.rename(columns=self._renamed)
+        bias = self._precision.bias
+        return frame if bias is None else frame.assign(**{"bias bound": bias})
 
     def _renamed(self, name: str) -> str:
         for letter in ("t", "z"):

@@ -404,9 +404,10 @@ class PortableTest(PortableTable):
             One row.
         """
         test: Any = self
-        first, second = test.df if isinstance(test.df, tuple) else (test.df, math.nan)
+        statistic, pvalue, df = (getattr(test, name, math.nan) for name in ("statistic", "pvalue", "df"))
+        first, second = df if isinstance(df, tuple) else (df, math.nan)
         row = {"title": test.title, "nobs": test.nobs, "null": test.null, "alternative": test.alternative}
-        row |= {"statistic": test.statistic, "df": first, "df_denom": second, "p_value": test.pvalue}
+        row |= {"statistic": statistic, "df": first, "df_denom": second, "p_value": float(pvalue)}
         row |= {"confidence_level": test.confidence_level, "noise": test.release.noise}
         row |= {"cautions": caution_kinds(_of_test(test))}
         return pd.DataFrame([row | _spent(test.privacy)])

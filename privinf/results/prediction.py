@@ -83,6 +83,17 @@ class Prediction:
         return pd.Series(self.mean.se, self.index, name="mean_se")
 
     @property
+    def bias_bound(self) -> pd.Series[float]:
+        """Largest possible bias of the predicted means that intervals allow for; 0 without one.
+
+        Through a link, it is computed to first order.
+        """
+        bias = self.mean.bias
+        return pd.Series(
+            np.zeros(len(self.index)) if bias is None else bias, self.index, name="mean_bias_bound"
+        )
+
+    @property
     def se_obs(self) -> pd.Series[float]:
         """Standard errors of new observations; NotAvailableError with the reason where there are none."""
         return pd.Series(self._observed.se, self.index, name="obs_se")
@@ -113,7 +124,9 @@ class Prediction:
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return mean, mean_se, mean_ci_lower and mean_ci_upper of each row.
 
-        Where there are intervals of new observations, obs_ci_lower and obs_ci_upper too.
+        Where there are intervals of new observations, obs_ci_lower and obs_ci_upper too. If clipping may have
+        biased the fit, all intervals allow for it, so they are longer than standard errors alone give. The
+        last column, mean_bias_bound, then has the largest bias of each mean (see `bias_bound`).
 
         Parameters
         ----------
@@ -130,6 +143,8 @@ class Prediction:
         if self.observation is not None:
             low, high = self.observation.conf_int(alpha).T
             table |= {"obs_ci_lower": low, "obs_ci_upper": high}
+        if self.mean.bias is not None:
+            table |= {"mean_bias_bound": self.mean.bias}
         return pd.DataFrame(table, self.index)
 
     @property
@@ -424,6 +439,13 @@ class LinkPrediction:
     def se(self) -> Floats:
         """Standard errors, shape (rows,)."""
         return np.asarray(mean_slope(self.loss, self.linear.mean) * self.linear.se, dtype=np.float64)
+
+    @property
+    def bias(self) -> Floats | None:
+        """Largest absolute bias, to first order, shape (rows,); None without one."""
+        if self.linear.bias is None:
+            return None
+        return np.asarray(mean_slope(self.loss, self.linear.mean) * self.linear.bias, dtype=np.float64)
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Return pointwise intervals of level ``1 - alpha``, shape (rows, 2)."""

@@ -11,8 +11,9 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias, cast
 
+import pandas as pd
 from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 
@@ -63,6 +64,49 @@ def shown_pvalue(value: float, least: float = 0.0, digits: int = 4) -> str:
     if least > 0.0 and value <= least:
         return f"<= {least:.{digits}g}"
     return "< 1e-300" if value == 0.0 else f"{value:.{digits}g}"
+
+
+class PvalueBound(float):
+    """A bound on a p-value: a number as any other, which prints with "<="."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<= {float.__repr__(self)}"
+
+    __str__ = __repr__
+
+
+class PvalueFrame(pd.DataFrame):
+    """A DataFrame with columns of p-values, of which those that are bounds print with "<="."""
+
+    _metadata: ClassVar[list[str]] = ["bounded_columns", "least_pvalue"]
+    bounded_columns: tuple[str, ...]
+    least_pvalue: float
+
+    @classmethod
+    def from_frame(cls, frame: pd.DataFrame, columns: Sequence[str], least: float) -> PvalueFrame:
+        """Return a frame whose p-values in these columns are bounds where they are not above `least`."""
+        made = cls(frame)
+        object.__setattr__(made, "bounded_columns", tuple(columns))
+        object.__setattr__(made, "least_pvalue", least)
+        return made
+
+    @property
+    def _printed(self) -> pd.DataFrame:
+        frame = pd.DataFrame(self, copy=True)
+        least = getattr(self, "least_pvalue", 0.0)
+        for name in getattr(self, "bounded_columns", ()):
+            if least > 0.0 and name in frame and (frame[name] <= least).any():
+                cells = [str(PvalueBound(p)) if p <= least else p for p in frame[name]]
+                frame[name] = pd.Series(cells, frame.index, dtype=object)
+        return frame
+
+    def __repr__(self) -> str:
+        return repr(self._printed)
+
+    def _repr_html_(self) -> str | None:
+        return cast("str | None", cast(Any, self._printed)._repr_html_())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

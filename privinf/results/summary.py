@@ -398,6 +398,14 @@ def column(values: Iterable[float]) -> list[str]:
     return [f"{value:.{digits}f}" if math.isfinite(value) else number(value) for value in cells]
 
 
+def allowed_bias(bias: Floats | None, bse: Floats, name: str) -> list[Note]:
+    """Return the note on the largest bias that intervals and p-values allow for; none without a bias."""
+    if bias is None:
+        return []
+    size = float(np.max(bias / bse))
+    return [Note(ALLOWED_BIAS.format(name, size), "table" if size > NOTABLE_BIAS else "detail")]
+
+
 def _wald_table(
     result: FittedResult, alpha: float, flags: Flags
 ) -> tuple[list[str], list[list[str]], list[Note]]:
@@ -427,10 +435,8 @@ def _wald_table(
     estimate = result.estimate
     single = result._inference.single is not None
     notes += [Note(T_NOTE.format(result.df_resid))] if math.isfinite(estimate.df_resid) and not single else []
-    if estimate.bias is not None and not single:
-        bias = float(np.max(estimate.bias / estimate.bse))
-        text = ALLOWED_BIAS.format(result._inference.bias_name, bias)
-        notes.append(Note(text, "table" if bias > NOTABLE_BIAS else "detail"))
+    if not single:
+        notes += allowed_bias(estimate.bias, estimate.bse, result._inference.bias_name)
     letter = "t" if result.use_t and not single else "z"
     return ["coef", "std err", "(no noise)", letter, f"P>|{letter}|", *_interval_header(alpha)], rows, notes
 

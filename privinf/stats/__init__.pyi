@@ -6,6 +6,7 @@ from .comparisons import PairsResult as PairsResult
 from .comparisons import anova_oneway as anova_oneway
 from .comparisons import ttest_ind as ttest_ind
 from .counts import CountsResult as CountsResult
+from .counts import SharesResult as SharesResult
 from .counts import counts as counts
 from .counts import crosstab as crosstab
 from .counts import histogram as histogram
@@ -40,6 +41,7 @@ __all__ = [
     "PairsResult",
     "QuantileResult",
     "SamplePlan",
+    "SharesResult",
     "StatResult",
     "SumsResult",
     "anova_oneway",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
@@ -38,7 +39,13 @@ from privinf.results.notes import (
     sentence,
 )
 from privinf.results.paper_table import ERRORS, TEXT_ONLY, PaperTable, check_digits, privacy_note
-from privinf.results.rendering import PrivateSummary, shown_pvalue, unavailable
+from privinf.results.rendering import (
+    PrivateSummary,
+    PvalueBound,
+    SummaryColumn,
+    shown_pvalue,
+    unavailable,
+)
 from privinf.results.summary import (
     NOT_PRIVATE,
     default_delta_notes,
@@ -83,6 +90,7 @@ TEST_INTERVALS = (
     "table has all estimates with their intervals, and rows[0].low and rows[0].high are those of the first "
     "one. Means, quantiles and differences of two groups have confidence_interval(level)"
 )
+ESTIMATES_ONLY = "table has its estimates with their intervals"
 TEST_ESTIMATES = "a test has statistic, pvalue and df, and its estimates are in table"
 SIMULATED_PVALUE = "The p-value comes from simulated releases, so it cannot be below {:.4g}."
 JOINT = "All {} intervals hold together at the level."
@@ -470,6 +478,31 @@ class EstimateRow(NamedTuple):
     high: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NullTest:
+    """What a test of a null hypothesis found.
+
+    Attributes
+    ----------
+    null : str
+        Null hypothesis.
+    statistic, pvalue : float
+        nan where nothing can be compared.
+    df : float or pair of float
+        nan where the distribution of the statistic has no degrees of freedom.
+    alternative : {"two-sided", "less", "greater"}
+    least_pvalue : float
+        Smallest p-value that the simulated releases of the test can give; 0 without simulation.
+    """
+
+    null: str
+    statistic: float
+    pvalue: float
+    df: float | tuple[float, float] = math.nan
+    alternative: Alternative = "two-sided"
+    least_pvalue: float = 0.0
+
+
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class StatResult(PortableTest):
@@ -479,20 +512,9 @@ class StatResult(PortableTest):
     ----------
     title : str
         Title of the summary.
-    statistic : float
-        Test statistic; nan if the result has no test.
-    pvalue : float
-        p-value of the test; nan if the result has no test. A p-value that is computed by simulation is at
-        least `least_pvalue`.
-    df : float or pair of float
-        Degrees of freedom of the distribution of the statistic; a pair for an F test. A test of means has the
-        approximate degrees of freedom of the estimated standard error, which depend on the noise and differ
-        from the number of records minus 1. A contingency table with r rows and c columns has (r - 1)(c - 1)
-        degrees of freedom. The value is nan if the distribution has no degrees of freedom, as in rank tests.
-    null : str
-        Null hypothesis.
-    alternative : {"two-sided", "less", "greater"}
-        Alternative.
+    test : NullTest or None
+        The test of the result; None if the result has estimates alone. The attributes `statistic`, `pvalue`,
+        `df`, `null` and `alternative` are those of the test.
     rows : tuple
         Estimates with standard errors and intervals, in the units of the data. The attribute `table` has them
         as a data frame.
@@ -506,9 +528,8 @@ class StatResult(PortableTest):
         Warnings about the result, and a caution about imputed values if missing values were imputed.
     confidence_level : float
         Confidence level of the intervals in `rows`.
-    least_pvalue : float
-        Smallest possible p-value of a test whose distribution is simulated; such a p-value is printed as, for
-        example, "<= 0.0001". It is 0 for a test without simulation.
+    simultaneous : bool
+        Whether the intervals in `rows` hold jointly at the confidence level.
 
     Notes
     -----
@@ -519,15 +540,11 @@ class StatResult(PortableTest):
     release: SampleSums
     rows: tuple[EstimateRow, ...]
     confidence_level: float = 0.95
-    statistic: float = float("nan")
-    pvalue: float = float("nan")
-    df: float | tuple[float, float] = float("nan")
-    null: str = ""
-    alternative: Alternative = "two-sided"
+    test: NullTest | None = None
     effects: Mapping[str, float] = field(default_factory=dict)
     ranked_notes: tuple[str | Note, ...] = ()
     cautions: Cautions = ()
-    least_pvalue: float = 0.0
+    simultaneous: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "effects", MappingProxyType(dict(self.effects)))
@@ -546,6 +563,76 @@ class StatResult(PortableTest):
     params = unavailable("params", TEST_ESTIMATES)
     pvalues = unavailable("pvalues", TEST_ESTIMATES)
     tvalues = unavailable("tvalues", TEST_ESTIMATES)
+
+    # ---- the test
+
+    @property
+    def statistic(self) -> float:
+        """Test statistic.
+
+        Raises
+        ------
+        NotAvailableError
+            Raised if the result has estimates and no test.
+        """
+        return self._tested("statistic").statistic
+
+    @property
+    def pvalue(self) -> float:
+        """p-value of the test.
+
+        A p-value that is computed by simulation is at least `least_pvalue`. Such a bound is printed as, for
+        example, "<= 0.0001".
+
+        Raises
+        ------
+        NotAvailableError
+            Raised if the result has estimates and no test.
+        """
+        test = self._tested("pvalue")
+        bound = test.least_pvalue > 0.0 and test.pvalue <= test.least_pvalue
+        return PvalueBound(test.pvalue) if bound else test.pvalue
+
+    @property
+    def df(self) -> float | tuple[float, float]:
+        """Degrees of freedom of the distribution of the statistic; a pair for an F test.
+
+        A test of means has the approximate degrees of freedom of the estimated standard error, which depend
+        on the noise and differ from the number of records minus 1. A contingency table with r rows and c
+        columns has (r - 1)(c - 1) degrees of freedom. The value is nan if the distribution has no degrees of
+        freedom, as in rank tests.
+
+        Raises
+        ------
+        NotAvailableError
+            Raised if the result has estimates and no test.
+        """
+        return self._tested("df").df
+
+    @property
+    def null(self) -> str:
+        """Null hypothesis; empty if the result has no test."""
+        return "" if self.test is None else self.test.null
+
+    @property
+    def alternative(self) -> Alternative:
+        """Alternative: "two-sided", "less" or "greater"."""
+        return "two-sided" if self.test is None else self.test.alternative
+
+    @property
+    def least_pvalue(self) -> float:
+        """Smallest possible p-value of a test whose distribution is simulated; 0 without simulation."""
+        return 0.0 if self.test is None else self.test.least_pvalue
+
+    @property
+    def _tests(self) -> str:
+        """Where tests about the estimates are, for a result that has none."""
+        return ESTIMATES_ONLY
+
+    def _tested(self, name: str) -> NullTest:
+        if self.test is None:
+            raise NotAvailableError(f"{name} is not available, because the result has no test: {self._tests}")
+        return self.test
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -617,7 +704,7 @@ class StatResult(PortableTest):
         **Privacy.** Costs nothing: it uses only released numbers.
         """
         check_choice(notes, SummaryNotes, "notes")
-        return PrivateSummary(
+        summary = PrivateSummary(
             title=f"{self.title} Results",
             top=self._facts(),
             header=["estimate", "std err", *level_names(self.confidence_level)],
@@ -639,6 +726,8 @@ class StatResult(PortableTest):
             ],
             printed=notes,
         )
+        column = self._pvalue_column
+        return summary if column is None else summary.with_column(column)
 
     @refuses(TEXT_ONLY)
     def to_latex(
@@ -656,9 +745,10 @@ class StatResult(PortableTest):
         Returns
         -------
         str
-            Estimates, standard errors and intervals. LaTeX code of the table. The note below the table states
-            the test, the effect sizes, epsilon, delta, the unit of privacy and the number of records. The
-            note also contains the warnings and the kinds of cautions of the result.
+            LaTeX code of the table: estimates, standard errors and intervals, and for pairs p-values. The
+            note below the table states the test, the effect sizes, epsilon, delta, the unit of privacy and
+            the number of records. The note also states whether intervals hold jointly, and contains the
+            warnings and the kinds of cautions of the result.
 
         Raises
         ------
@@ -671,25 +761,33 @@ class StatResult(PortableTest):
         """
         places = None if digits is None else check_digits(digits)
         shown = self._shown_number if places is None else f"{{:.{places}f}}".format
-        rows = [
+        rows: list[tuple[str, ...]] = [
             (name, shown(estimate), shown(error), f"[{shown(low)}, {shown(high)}]")
             for name, estimate, error, low, high in self.rows
         ]
+        column = self._pvalue_column
+        header = ["", "Estimate", "Std. error", f"{100 * self.confidence_level:g}% interval"]
+        if self.simultaneous:
+            header[-1] = f"{100 * self.confidence_level:g}% joint interval"
+        if column is not None:
+            header.insert(3, "p-value")
+            rows = [(*row[:3], cell, *row[3:]) for row, cell in zip(rows, column.cells, strict=True)]
         note = [] if not self.null else [f"H0: {self.null}; {self._test_text()}."]
         note += [f"{name}: {number(size)}." for name, size in self.effects.items()]
         records = (
             f"{self.nobs:,}" if self.complete is None else f"about {self.nobs:,} of {self.complete.of:,}"
         )
+        note += [] if column is None else [str(column.note)]
         note += [privacy_note(self.privacy, records), ERRORS]
         note += [item.text for item in self._notes if item.rank == "must-read"]
         cautions = [(caution_kind(category), text) for category, text in self.cautions]
         note += [f"Cautions: {caution_kinds(cautions)}."] if cautions else []
-        table = PaperTable(
-            header=("", "Estimate", "Std. error", f"{100 * self.confidence_level:g}% interval"),
-            rows=rows,
-            note=" ".join(note),
-        )
-        return table.to_latex(caption, label)
+        return PaperTable(header=tuple(header), rows=rows, note=" ".join(note)).to_latex(caption, label)
+
+    @property
+    def _pvalue_column(self) -> SummaryColumn | None:
+        """The p-values of the rows with a note, of a result that tests each of them."""
+        return None
 
     def _test_text(self) -> str:
         """Return statistic, degrees of freedom and p-value in one text."""
@@ -750,9 +848,11 @@ class StatResult(PortableTest):
         return self.summary().as_html()
 
     def __repr__(self) -> str:
-        pvalue = self._shown_pvalue()
-        equal = "" if pvalue.startswith("<") else "="
-        test = f"statistic={number(self.statistic)}, pvalue{equal}{pvalue}, " if self.null else ""
+        test = ""
+        if self.test is not None:
+            pvalue = self._shown_pvalue()
+            equal = "" if pvalue.startswith("<") else "="
+            test = f"statistic={number(self.statistic)}, pvalue{equal}{pvalue}, "
         return f"<{self.title}: {test}estimate={number(self.rows[0].estimate)}, {self.nobs} records>"
 
 

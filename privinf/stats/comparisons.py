@@ -15,7 +15,7 @@ from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.mechanisms.samples import SampleQuery, SampleSums, joined_rows
 from privinf.results.notes import Note
-from privinf.results.rendering import PrivateSummary, SummaryColumn, shown_pvalue
+from privinf.results.rendering import PvalueBound, PvalueFrame, SummaryColumn, shown_pvalue
 from privinf.schema import Factor, Schema
 from privinf.stats import base
 from privinf.stats.groups import LEAST_RANK, GroupModel, clip_cautions, contrast_weights
@@ -32,7 +32,6 @@ from privinf.typing import (
     Pair,
     RngLike,
     SourceName,
-    SummaryNotes,
     Table,
 )
 from privinf.validation import check_choice, check_flag
@@ -92,6 +91,12 @@ NOT_ONE_PAIR = (
     "the result has {} groups, so it has no single difference of means: pairwise() returns the differences "
     "of all pairs with intervals, contrast(weights) returns one of them, and means() the mean of each group"
 )
+TESTS_OF_MEANS = (
+    "pairwise() of the result compares the means of all pairs, with p-values in .pvalues, at no further "
+    "cost; pi.stats.anova_oneway tests that all means are equal"
+)
+SEVERAL_PAIRS = "pvalue is not available, because there are {} pairs: pvalues has the p-value of each pair"
+TESTS_OF_PAIRS = "pvalues has the p-value of each pair"
 CLIPPED_GROUPS = (
     "The means are of values clipped to the public bounds; the group of each row is also protected."
 )
@@ -111,8 +116,6 @@ class GroupsResult(base.StatResult):
         Clipping thresholds of the values, if they were computed from noisy counts; otherwise None.
     target : {"population", "table"}
         Target of the intervals of means: means of the population, or of this table.
-    simultaneous : bool
-        Whether the intervals of all means hold jointly at the confidence level.
 
     Notes
     -----
@@ -121,7 +124,10 @@ class GroupsResult(base.StatResult):
 
     clip: CoreClip | None = None
     target: CountTarget = "population"
-    simultaneous: bool = False
+
+    @property
+    def _tests(self) -> str:
+        return TESTS_OF_MEANS
 
     @property
     def groups(self) -> tuple[Any, ...]:
@@ -190,7 +196,11 @@ class GroupsResult(base.StatResult):
         """
         chosen = base.IntervalOptions.changed(self, target, confidence_level, simultaneous)
         return self._with_rows(
-            MEANS, _mean_rows(self.release, chosen), chosen.level, _mean_notes(self, chosen)
+            MEANS,
+            _mean_rows(self.release, chosen),
+            chosen.level,
+            _mean_notes(self, chosen),
+            simultaneous=chosen.simultaneous,
         )
 
     def contrast(
@@ -261,14 +271,13 @@ class GroupsResult(base.StatResult):
             base.EstimateRow(f"{names[g]} - {names[h]}", unit * (model.means[g] - model.means[h]), *cells)
             for (g, h), *cells in zip(pairs, unit * sd, unit * low, unit * high, strict=True)
         )
-        simulated = jointly or model.laplace
         return PairsResult(
             title=SIMULTANEOUS if jointly else "Differences",
             release=self.release,
             rows=rows,
             confidence_level=level,
-            pvalue=float(pvalues[0]) if len(pairs) == 1 else math.nan,
-            least_pvalue=LEAST_RANK if simulated else 0.0,
+            simultaneous=jointly,
+            simulated=jointly or model.laplace,
             ranked_notes=(
                 *((Note(LAPLACE_TAILS, "table"),) if model.laplace else ()),
                 *_group_notes(self.release, self.clip),
@@ -305,6 +314,8 @@ class GroupsResult(base.StatResult):
         rows: tuple[base.EstimateRow, ...],
         level: float,
         notes: tuple[Note, ...] = (),
+        *,
+        simultaneous: bool = False,
     ) -> base.StatResult:
         return base.StatResult(
             title=title,
@@ -313,6 +324,7 @@ class GroupsResult(base.StatResult):
             confidence_level=level,
             ranked_notes=(*notes, *_group_notes(self.release, self.clip)),
             cautions=self.cautions,
+            simultaneous=simultaneous,
         )
 
 
@@ -321,13 +333,14 @@ class GroupsResult(base.StatResult):
 class PairsResult(base.StatResult):
     """Differences between all pairs of groups; see `StatResult` for the other attributes.
 
-    If there is only one pair, `pvalue` is its p-value. If there are several pairs, `pvalue` is nan, and
-    `pvalues` has the p-value of each pair.
+    The attribute `pvalues` has the p-value of each pair. If there is only one pair, `pvalue` is its p-value.
 
     Attributes
     ----------
     pair_pvalues : tuple of float
         Two-sided p-values of no difference, one per row.
+    simulated : bool
+        Whether the p-values come from simulated releases, and are therefore at least `least_pvalue`.
 
     Notes
     -----
@@ -335,20 +348,44 @@ class PairsResult(base.StatResult):
     """
 
     pair_pvalues: tuple[float, ...]
+    simulated: bool = False
+
+    @property
+    def _tests(self) -> str:
+        return TESTS_OF_PAIRS
+
+    @property
+    def pvalue(self) -> float:
+        """Two-sided p-value of no difference, if there is only one pair.
+
+        Raises
+        ------
+        NotAvailableError
+            Raised if there are several pairs, whose p-values are in `pvalues`.
+        """
+        if len(self.pair_pvalues) != 1:
+            raise NotAvailableError(SEVERAL_PAIRS.format(len(self.pair_pvalues)))
+        (pvalue,) = self.pair_pvalues
+        return PvalueBound(pvalue) if self.simulated and pvalue <= LEAST_RANK else pvalue
+
+    @property
+    def least_pvalue(self) -> float:
+        """Smallest possible p-value of simulated releases; 0 without simulation."""
+        return LEAST_RANK if self.simulated else 0.0
 
     @property
     def pvalues(self) -> pd.Series[float]:
-        """Two-sided p-values of no difference, by the name of the pair."""
+        """Two-sided p-values of no difference, by the name of the pair; at least `least_pvalue`."""
         import pandas as pd
 
         return pd.Series(self.pair_pvalues, [row.name for row in self.rows], name="pvalue")
 
     @property
     def table(self) -> pd.DataFrame:
-        """Estimates, standard errors, p-values and intervals."""
+        """Estimates, standard errors, p-values and intervals; a p-value that is a bound prints with "<="."""
         table = super(PairsResult, self).table
         table.insert(2, "pvalue", self.pair_pvalues)
-        return table
+        return PvalueFrame.from_frame(table, ["pvalue"], self.least_pvalue)
 
     def tidy(self) -> pd.DataFrame:
         """Return a table with one row per pair, which also has the column ``p_value``.
@@ -362,30 +399,11 @@ class PairsResult(base.StatResult):
         frame.insert(3, "p_value", self.pair_pvalues)
         return frame
 
-    def summary(self, notes: SummaryNotes = "main") -> PrivateSummary:
-        """Return a summary with the difference, the p-value and the interval of each pair.
-
-        Parameters
-        ----------
-        notes : {"main", "all"}
-            Notes below the table. With "main" the summary prints at most four notes: warnings and
-            explanations of the table. With "all" it prints every note and the assumptions of the privacy
-            guarantee.
-
-        Returns
-        -------
-        Summary of statsmodels
-            Summary, which prints as text. Its methods ``as_text``, ``as_html``, ``as_latex`` and ``as_csv``
-            return other formats.
-
-        Notes
-        -----
-        **Privacy.** Costs nothing: it uses only released numbers.
-        """
+    @property
+    def _pvalue_column(self) -> SummaryColumn:
         cells = [shown_pvalue(pvalue, self.least_pvalue, digits=3) for pvalue in self.pair_pvalues]
-        note = JOINT_PAIRS if self.title == SIMULTANEOUS else SEPARATE_PAIRS
-        column = SummaryColumn(name="P>|t|", cells=cells, place=2, note=note)
-        return super(PairsResult, self).summary(notes).with_column(column)
+        note = JOINT_PAIRS if self.simultaneous else SEPARATE_PAIRS
+        return SummaryColumn(name="P>|t|", cells=cells, place=2, note=note)
 
 
 @error_boundary
@@ -663,12 +681,14 @@ def anova_oneway(
         rows=_mean_rows(release, base.IntervalOptions(level=level)),
         clip=chosen_clip,
         confidence_level=level,
-        statistic=F,
-        pvalue=pvalue,
-        df=(len(model.N) - 1.0, df),
-        least_pvalue=LEAST_RANK if model.laplace else 0.0,
+        test=base.NullTest(
+            statistic=F,
+            pvalue=pvalue,
+            df=(len(model.N) - 1.0, df),
+            least_pvalue=LEAST_RANK if model.laplace else 0.0,
+            null=f"means of {value}{_among(chosen_clip)} equal over {by}",
+        ),
         effects=model.shares(),
-        null=f"means of {value}{_among(chosen_clip)} equal over {by}",
         ranked_notes=(*_group_notes(release, chosen_clip), DF_OF_ANOVA),
         cautions=clip_cautions(release, chosen_clip),
     )
@@ -795,12 +815,14 @@ def _two_groups(
         release=release,
         rows=(),
         confidence_level=level,
-        statistic=t,
-        pvalue=pvalue,
-        df=df,
-        least_pvalue=LEAST_RANK / (1.0 if alternative == "two-sided" else 2.0) if model.laplace else 0.0,
-        null=f"mean of {value}{_among(clip)} equal in {first} and {second}",
-        alternative=alternative,
+        test=base.NullTest(
+            statistic=t,
+            pvalue=pvalue,
+            df=df,
+            least_pvalue=LEAST_RANK / (1.0 if alternative == "two-sided" else 2.0) if model.laplace else 0.0,
+            null=f"mean of {value}{_among(clip)} equal in {first} and {second}",
+            alternative=alternative,
+        ),
         effects={"Cohen's d": estimate / pooled if pooled > 0.0 else math.nan},
         clip=clip,
         ranked_notes=(*_group_notes(release, clip), DF_OF_WELCH),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.special import ndtri
@@ -334,6 +334,11 @@ def _independent(cells: Floats, sd: float, possible: Flags) -> TableEstimate:
 
 # ---- results
 
+ShareAxis = Literal["row", "column"]
+TEST_OF_CROSSTAB = (
+    "independence() of the crosstab tests that its two factors are independent, at no further cost"
+)
+
 
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -346,8 +351,6 @@ class CountsResult(base.StatResult):
     ----------
     target : {"table", "population"}
         Target of the estimates: counts in this table, or shares in the population.
-    simultaneous : bool
-        Whether the intervals hold jointly.
     structural_zeros : tuple
         Cells that cannot occur.
     below : float or None
@@ -363,11 +366,14 @@ class CountsResult(base.StatResult):
     """
 
     target: CountTarget = "table"
-    simultaneous: bool = False
     structural_zeros: tuple[tuple[Any, ...], ...] = ()
     below: float | None = None
     unprojected: tuple[float, ...] = ()
     method: ShareMethod = "score"
+
+    @property
+    def _tests(self) -> str:
+        return TEST_OF_CROSSTAB if self.title == CROSSTAB else base.ESTIMATES_ONLY
 
     @property
     def complete(self) -> CompleteRows | None:
@@ -470,7 +476,7 @@ class CountsResult(base.StatResult):
         *,
         target: CountTarget | None = None,
         simultaneous: bool | None = None,
-    ) -> base.StatResult:
+    ) -> SharesResult:
         """Return the shares of the cells of a crosstab within their rows, from the same release.
 
         Parameters
@@ -486,8 +492,9 @@ class CountsResult(base.StatResult):
 
         Returns
         -------
-        StatResult
-            Table with one row per cell, such as "never in north". The shares of each row add up to 1.
+        SharesResult
+            Table with one row per cell, such as "never in north". The shares of each row add up to 1. The
+            method `to_pandas` returns them in the shape of the crosstab.
 
         Raises
         ------
@@ -507,7 +514,7 @@ class CountsResult(base.StatResult):
         *,
         target: CountTarget | None = None,
         simultaneous: bool | None = None,
-    ) -> base.StatResult:
+    ) -> SharesResult:
         """Return the shares of the cells of a crosstab within their columns, from the same release.
 
         Parameters
@@ -523,8 +530,9 @@ class CountsResult(base.StatResult):
 
         Returns
         -------
-        StatResult
-            Table with one row per cell. The shares of each column add up to 1.
+        SharesResult
+            Table with one row per cell. The shares of each column add up to 1. The method `to_pandas` returns
+            them in the shape of the crosstab.
 
         Raises
         ------
@@ -540,11 +548,11 @@ class CountsResult(base.StatResult):
 
     def _shares_within(
         self,
-        axis: str,
+        axis: ShareAxis,
         confidence_level: float | None,
         target: CountTarget | None,
         simultaneous: bool | None,
-    ) -> base.StatResult:
+    ) -> SharesResult:
         """Return the shares within rows or columns."""
         if self.title != CROSSTAB or self.below is not None:
             raise NotAvailableError(NO_ROWS)
@@ -574,7 +582,7 @@ class CountsResult(base.StatResult):
         within, of = self.release.query.by[:: 1 if axis == "row" else -1]
         estimated = SHARES_WITHIN.format(of, within)
         query = replace(self.release.query, label=estimated)
-        return base.StatResult(
+        return SharesResult(
             title=f"Shares within {axis.title()}s",
             release=replace(self.release, query=query),
             rows=rows,
@@ -584,6 +592,9 @@ class CountsResult(base.StatResult):
                 Note(OF_ROWS.format(axis), "table"),
                 *chosen.joint_notes(len(rows)),
             ),
+            simultaneous=chosen.simultaneous,
+            target=chosen.target,
+            axis=axis,
         )
 
     def independence(self, confidence_level: float = 0.95) -> base.StatResult:
@@ -643,6 +654,50 @@ class CountsResult(base.StatResult):
             return frame.rename_axis(index=names[0], columns=names[1])
         index = axes[0] if len(axes) == 1 else pd.MultiIndex.from_product(axes, names=names)
         return pd.Series(values, index, name="count" if self.target == "table" else "share")
+
+
+@error_boundaries
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class SharesResult(base.StatResult):
+    """Shares of the cells of a crosstab within their rows or columns, with intervals.
+
+    The class also has all attributes of `StatResult`.
+
+    Attributes
+    ----------
+    axis : {"row", "column"}
+        Whether the shares of a row or of a column add up to 1.
+    target : {"table", "population"}
+        Target of the intervals: shares of the records in this table, or of the population.
+
+    Notes
+    -----
+    **Privacy.** Costs nothing: it uses only released numbers.
+    """
+
+    axis: ShareAxis = "row"
+    target: CountTarget = "table"
+
+    @property
+    def _tests(self) -> str:
+        return TEST_OF_CROSSTAB
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the shares as a data frame in the shape of the crosstab.
+
+        Returns
+        -------
+        DataFrame
+            Like the result of `pandas.crosstab` with ``normalize="index"`` or ``normalize="columns"``. It has
+            one row per level of the first factor, and one column per level of the second.
+        """
+        import pandas as pd
+
+        first, second = (_index(self.release, place) for place in range(2))
+        shares = np.array([row.estimate for row in self.rows])
+        if self.axis == "row":
+            return pd.DataFrame(shares.reshape(len(first), len(second)), first, second)
+        return pd.DataFrame(shares.reshape(len(second), len(first)).T, first, second)
 
 
 COUNTS = "Counts"

@@ -78,6 +78,7 @@ DF_OF_MEAN = (
     "Df is the number of degrees of freedom of the standard error; the noise is part of it, so it is not the "
     "number of records less one."
 )
+TEST_OF_MEAN = "ttest(popmean) of the result tests that the mean has a given value, at no further cost"
 HIDDEN_VARIANCE = (
     "The variance cannot be distinguished from the noise, so the standard error is almost "
     "entirely due to noise."
@@ -350,6 +351,10 @@ class MeanResult(base.StatResult):
 
     clip: MeanClip | None = None
     target: CountTarget = "population"
+
+    @property
+    def _tests(self) -> str:
+        return TEST_OF_MEAN
 
     @property
     def sd(self) -> float:
@@ -774,13 +779,15 @@ def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: f
         confidence_level=level,
         clip=clip,
         ranked_notes=(*estimate.ranked_notes, DF_OF_MEAN),
-        least_pvalue=model.least_pvalue(alternative),
+        test=base.NullTest(
+            statistic=float(t),
+            pvalue=float(pvalue),
+            df=float(model.df),
+            least_pvalue=model.least_pvalue(alternative),
+            null=f"mean of {name} = {popmean:g}",
+            alternative=alternative,
+        ),
         cautions=(*mean.cautions, *base.warn_of(cautions)),
-        statistic=float(t),
-        pvalue=float(pvalue),
-        df=float(model.df),
-        null=f"mean of {name} = {popmean:g}",
-        alternative=alternative,
         effects={"Cohen's d": float((model.mean - null) / model.sd) if model.sd > 0.0 else math.nan},
     )
     ends = result.confidence_interval(level)

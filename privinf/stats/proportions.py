@@ -37,6 +37,7 @@ from privinf.schema import Factor, Schema
 from privinf.stats.association import request_table, table_model
 from privinf.stats.base import (
     EstimateRow,
+    NullTest,
     SampleOptions,
     SampleRequest,
     StatResult,
@@ -413,10 +414,12 @@ def proportions_ztest(
         release=release,
         rows=(row,),
         confidence_level=level,
-        statistic=z,
-        pvalue=_of_tails(float(tails[0]), float(tails[1]), alternative),
-        null=f"share of {row.name} = {p0:g}",
-        alternative=alternative,
+        test=NullTest(
+            statistic=z,
+            pvalue=_of_tails(float(tails[0]), float(tails[1]), alternative),
+            null=f"share of {row.name} = {p0:g}",
+            alternative=alternative,
+        ),
         effects={"Cohen's h": _arc(row.estimate) - _arc(p0)},
         ranked_notes=_method_notes(model, method),
     )
@@ -529,10 +532,12 @@ def _two_shares(
         release=release,
         rows=(row, *shares),
         confidence_level=level,
-        statistic=z,
-        pvalue=pvalue,
-        least_pvalue=LEAST_RANK,
-        null=f"share of {outcome} equal over {group}",
-        alternative=alternative,
+        test=NullTest(
+            statistic=z,
+            pvalue=pvalue,
+            least_pvalue=LEAST_RANK,
+            null=f"share of {outcome} equal over {group}",
+            alternative=alternative,
+        ),
         effects={"Cohen's h": _arc(float(p[0])) - _arc(float(p[1]))},
     )

@@ -219,8 +219,6 @@ class GroupQuantilesResult(StatResult):
         Orders of the quantiles.
     target : {"population", "table"}
         Target of the intervals: quantiles of the population, or of this table.
-    simultaneous : bool
-        Whether the intervals hold jointly.
 
     Notes
     -----
@@ -229,7 +227,6 @@ class GroupQuantilesResult(StatResult):
 
     quantiles: tuple[float, ...] = (0.5,)
     target: CountTarget = "population"
-    simultaneous: bool = False
 
     def intervals(
         self,

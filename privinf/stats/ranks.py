@@ -343,10 +343,12 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
         release=release,
         rows=(row,),
         confidence_level=level,
-        statistic=z,
-        pvalue=pvalue,
-        null=f"equal distributions of {value} in both groups of {by}",
-        alternative=alternative,
+        test=base.NullTest(
+            statistic=z,
+            pvalue=pvalue,
+            null=f"equal distributions of {value} in both groups of {by}",
+            alternative=alternative,
+        ),
         effects={"rank-biserial r": 2.0 * row.estimate - 1.0},
         ranked_notes=(COMPARES_DISTRIBUTIONS, count_note, TIES_COUNT_HALF),
     )
@@ -511,10 +513,12 @@ def kruskal(
                 high=apart[2],
             ),
         ),
-        statistic=W,
-        pvalue=pvalue,
-        least_pvalue=LEAST_RANK,
-        null=f"equal distributions of {value} in all groups of {by}",
+        test=base.NullTest(
+            statistic=W,
+            pvalue=pvalue,
+            least_pvalue=LEAST_RANK,
+            null=f"equal distributions of {value} in all groups of {by}",
+        ),
         ranked_notes=(COMPARES_DISTRIBUTIONS, SAMPLE_ONLY, SCALE_OF_SUM, TIES_COUNT_HALF),
     )
 
@@ -686,9 +690,8 @@ def wilcoxon(
         release=release,
         rows=(row,),
         confidence_level=level,
-        statistic=z,
-        pvalue=pvalue,
-        null=f"{name} symmetric about {at:g}",
-        alternative=alternative,
+        test=base.NullTest(
+            statistic=z, pvalue=pvalue, null=f"{name} symmetric about {at:g}", alternative=alternative
+        ),
         ranked_notes=(OF_SYMMETRY, TIES_COUNT_HALF),
     )

@@ -66,8 +66,6 @@ class SumsResult(base.StatResult):
     ----------
     target : {"table", "population"}
         Target of the intervals: sums of this table, or of the population.
-    simultaneous : bool
-        Whether the intervals hold jointly.
 
     Notes
     -----
@@ -75,7 +73,6 @@ class SumsResult(base.StatResult):
     """
 
     target: CountTarget = "table"
-    simultaneous: bool = False
 
     def _shown_number(self, value: float) -> str:
         """Return a total as the summary prints it."""

@@ -1,3 +1,4 @@
+from .comparison import HazardRatiosResult as HazardRatiosResult
 from .comparison import LogRankResult as LogRankResult
 from .curves import SurvivalResult as SurvivalResult
 from .model import KaplanMeier as KaplanMeier
@@ -7,6 +8,7 @@ from .planning import LogRankPlan as LogRankPlan
 from .planning import plan_logrank as plan_logrank
 
 __all__ = [
+    "HazardRatiosResult",
     "KaplanMeier",
     "LogRankPlan",
     "LogRankResult",

@@ -13,7 +13,7 @@ from privinf.errors import ArgumentError, LargeDeltaWarning, PrivinfError, Stora
 from privinf.results.export import caution_kind
 from privinf.results.notes import Note, sentence
 from privinf.results.paper_table import ERRORS, TEXT_ONLY, PaperTable, check_digits, privacy_note
-from privinf.results.rendering import PrivateSummary
+from privinf.results.rendering import PrivateSummary, SummaryColumn
 from privinf.results.summary import large_delta, number
 from privinf.survival.storage import NO_RESULT, load_release, save_release
 from privinf.wire import readable
@@ -173,7 +173,7 @@ class ReleasedSurvival:
         """
         places = None if digits is None else check_digits(digits)
         shown = shown_number if places is None else f"{{:.{places}f}}".format
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for name, estimate, error, low, high in self._paper_rows():
             cells = ["-" if value != value else shown(value) for value in (estimate, error)]
             interval = "-" if low != low and high != high else f"[{shown(low)}, {shown(high)}]"
@@ -183,8 +183,21 @@ class ReleasedSurvival:
         )
         note = [*self._paper_facts(), privacy_note(self.privacy, records), ERRORS]
         note += [item.text for item in self._notes if item.rank == "must-read"]
-        heads = ("", "Estimate", "Std. error", f"{100 * self.confidence_level:g}% interval")
-        return PaperTable(header=heads, rows=rows, note=" ".join(note)).to_latex(caption, label)
+        heads = ["", "Estimate", "Std. error", f"{100 * self.confidence_level:g}% {self._interval_name}"]
+        if (column := self._pvalue_column) is not None:
+            heads.insert(3, "p-value")
+            rows = [(*row[:3], cell, *row[3:]) for row, cell in zip(rows, column.cells, strict=True)]
+        return PaperTable(header=tuple(heads), rows=rows, note=" ".join(note)).to_latex(caption, label)
+
+    @property
+    def _interval_name(self) -> str:
+        """What a table for a paper calls the intervals."""
+        return "interval"
+
+    @property
+    def _pvalue_column(self) -> SummaryColumn | None:
+        """The p-values of the rows with a note, of a result that tests each of them."""
+        return None
 
     def _paper_rows(self) -> Sequence[PaperRow]:
         raise NotImplementedError
@@ -206,7 +219,7 @@ class ReleasedSurvival:
         return self.summary().as_html()
 
 
-RESULT_CLASSES = ("SurvivalResult", "LogRankResult")
+RESULT_CLASSES = ("SurvivalResult", "LogRankResult", "HazardRatiosResult")
 
 
 def shown_number(value: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from privinf.error_boundary import error_boundaries
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import upper_quantile
 from privinf.inference.survival import (
     CellEstimate,
@@ -24,7 +24,7 @@ from privinf.inference.survival import (
 )
 from privinf.results.export import PortableTest
 from privinf.results.notes import MISSING_LABEL, Note, complete_sample_notes
-from privinf.results.rendering import PrivateSummary, shown_pvalue
+from privinf.results.rendering import PrivateSummary, SummaryColumn, shown_pvalue
 from privinf.results.summary import (
     ESTIMATED_OBSERVATIONS,
     NOT_PRIVATE,
@@ -61,6 +61,18 @@ EXPECTED_NOTE = (
     "observed - expected compares the events of a group with those expected if all hazards were equal, with "
     "the weights of the test."
 )
+PAIR_RATIOS = (
+    "The hazard ratio of a row is that of its first group to its second. Its interval has every ratio that "
+    "the test does not reject; it assumes proportional hazards up to {end:g}."
+)
+JOINT_RATIOS = (
+    "The intervals hold jointly (Bonferroni), and the p-values are adjusted for the number of pairs (Holm)."
+)
+SEPARATE_RATIOS = (
+    "Each interval and p-value holds separately: among many pairs some differ by chance "
+    "(simultaneous=True allows for that)."
+)
+SEVERAL_PAIRS = "pvalue is not available, because there are {} pairs: pvalues has the p-value of each pair"
 TEST_NAMES: dict[LogRankWeights, str] = {
     "logrank": "Log-Rank Test",
     "fleming-harrington": "Fleming-Harrington Test",
@@ -154,59 +166,39 @@ class LogRankResult(ReleasedSurvival, PortableTest):
             )
         return self.rows[0]
 
-    def pairwise(self, *, simultaneous: bool = True) -> pd.DataFrame:
+    def pairwise(
+        self, confidence_level: float | None = None, *, simultaneous: bool = True
+    ) -> HazardRatiosResult:
         """Return the hazard ratio and the log-rank test of every pair of groups.
 
         Parameters
         ----------
+        confidence_level : float, optional
+            Confidence level of the intervals, between 0 and 1. The default is the level of this result.
         simultaneous : bool
             Whether the intervals of all pairs hold jointly (by Bonferroni's inequality) and the p-values are
             adjusted for the number of pairs (by Holm's method). With two groups this option has no effect.
 
         Returns
         -------
-        DataFrame
-            Table with one row per pair of groups, labeled "b to a". Its columns are the estimated hazard
-            ratio, the standard error of the logarithm (computed from the length of the interval), the ends of
-            the interval, and the p-value of the hypothesis that both groups have the same hazard. The
-            estimate is nan if the noise is too large to estimate the hazard ratio.
+        HazardRatiosResult
+            One row per pair of groups, labeled "b to a". The attribute ``pvalues`` has the p-value of the
+            hypothesis that both groups have the same hazard, and ``table`` has everything in one data frame.
 
         Raises
         ------
         ArgumentError
             Raised if the weights are not the weights of the log-rank test.
         """
-        import pandas as pd
-
-        check_flag(simultaneous, "simultaneous")
         if self.weights != "logrank":
             raise ArgumentError("pairwise() has hazard ratios, which need weights='logrank'")
-        cells = self.release.cells
-        groups = self.release.groups
-        pairs = group_pairs(len(groups))
-        z = pair_quantile(self.confidence_level, len(pairs) if simultaneous else 1)
-        own = [cells.pair(*pair) for pair in pairs]
-        ratios = np.array([log_hazard_ratio(pair, z) for pair in own])
-        pvalues = chi2.sf(np.array([float(log_rank(pair).statistic) for pair in own]), 1.0)
-        low, high = level_names(self.confidence_level)
-        with np.errstate(over="ignore"):
-            columns = {
-                "estimate": np.exp(ratios[:, 0]),
-                "std err": (ratios[:, 2] - ratios[:, 1]) / (2.0 * z),
-                low: np.exp(ratios[:, 1]),
-                high: np.exp(ratios[:, 2]),
-                "p-value": holm(pvalues) if simultaneous else pvalues,
-            }
-        return pd.DataFrame(columns, [f"{groups[second]} to {groups[first]}" for first, second in pairs])
+        level = self.confidence_level if confidence_level is None else confidence_level
+        return hazard_ratios(self.release, level, simultaneous=simultaneous)
 
     @property
     def table(self) -> pd.DataFrame:
         """Estimates, standard errors and intervals."""
-        import pandas as pd
-
-        low, high = level_names(self.confidence_level)
-        names = [row.name for row in self.rows]
-        return pd.DataFrame([row[1:] for row in self.rows], names, ["estimate", "std err", low, high])
+        return estimates_table(self.rows, self.confidence_level)
 
     @property
     def _notes(self) -> tuple[Note, ...]:
@@ -297,6 +289,220 @@ class LogRankResult(ReleasedSurvival, PortableTest):
             f"<{self.title}: statistic={number(self.statistic)}, pvalue={self.pvalue:.4g}, "
             f"{len(self.release.groups)} groups, {self.nobs} records>"
         )
+
+
+@error_boundaries
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class HazardRatiosResult(ReleasedSurvival, PortableTest):
+    """Hazard ratios of all pairs of groups with their log-rank tests, from one noisy release.
+
+    Attributes
+    ----------
+    release : release
+        Released noisy counts from which the result is computed.
+    rows : tuple
+        Hazard ratios with intervals, one per pair. The standard error is for the logarithm of the ratio, and
+        is computed from the length of the interval. The estimate is nan if the noise is too large to estimate
+        the hazard ratio.
+    pair_pvalues : tuple of float
+        p-values of equal hazards, one per row.
+    confidence_level : float
+        Level of the intervals.
+    simultaneous : bool
+        Whether the intervals hold jointly (by Bonferroni's inequality) and the p-values are adjusted for the
+        number of pairs (by Holm's method).
+    null : str
+        Empty: each row has a null hypothesis of its own.
+    alternative : {"two-sided"}
+        Alternative.
+    cautions : tuple of (category, text)
+        Warnings about the ratios.
+
+    Notes
+    -----
+    **Privacy.** Costs nothing: it uses only released numbers.
+    """
+
+    release: SurvivalRelease
+    rows: tuple[ComparisonRow, ...]
+    pair_pvalues: tuple[float, ...]
+    confidence_level: float = 0.95
+    simultaneous: bool = True
+    null: str = ""
+    alternative: Alternative = "two-sided"
+    cautions: tuple[tuple[type[Warning], str], ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Title of the summary."""
+        return "Simultaneous Hazard Ratios" if self.simultaneous else "Hazard Ratios"
+
+    @property
+    def effects(self) -> dict[str, float]:
+        """Effect sizes in addition to the hazard ratios: none."""
+        return {}
+
+    @property
+    def pvalues(self) -> pd.Series[float]:
+        """Two-sided p-values of equal hazards, by the name of the pair."""
+        import pandas as pd
+
+        return pd.Series(self.pair_pvalues, [row.name for row in self.rows], name="pvalue")
+
+    @property
+    def pvalue(self) -> float:
+        """p-value of equal hazards, if there is only one pair.
+
+        Raises
+        ------
+        NotAvailableError
+            Raised if there are several pairs, whose p-values are in `pvalues`.
+        """
+        if len(self.pair_pvalues) != 1:
+            raise NotAvailableError(SEVERAL_PAIRS.format(len(self.pair_pvalues)))
+        return self.pair_pvalues[0]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Hazard ratios, standard errors of their logarithms, p-values and intervals."""
+        table = estimates_table(self.rows, self.confidence_level)
+        table.insert(2, "pvalue", self.pair_pvalues)
+        return table
+
+    def tidy(self) -> pd.DataFrame:
+        """Return a table with one row per pair, which also has the column ``p_value``.
+
+        Returns
+        -------
+        DataFrame
+            One row per pair.
+        """
+        frame = super(HazardRatiosResult, self).tidy()
+        frame.insert(3, "p_value", self.pair_pvalues)
+        return frame
+
+    @property
+    def _notes(self) -> tuple[Note, ...]:
+        notes = [*complete_sample_notes(self.complete)]
+        if any(math.isinf(row.high) or row.low == 0.0 for row in self.rows):
+            notes.append(Note(UNBOUNDED_NOTE, "must-read"))
+        ratios = PAIR_RATIOS.format(end=float(self.release.edges[-1]))
+        return (*notes, Note(f"{ratios} {RATIO_ERROR}", "table"), Note(TEST_NOTE))
+
+    @property
+    def _pvalue_column(self) -> SummaryColumn:
+        cells = [shown_pvalue(pvalue, digits=3) for pvalue in self.pair_pvalues]
+        return SummaryColumn(name="P>chi2", cells=cells, place=2, note=self._jointly)
+
+    @property
+    def _jointly(self) -> str:
+        """Whether intervals and p-values of all pairs hold together, as a sentence."""
+        return JOINT_RATIOS if self.simultaneous else SEPARATE_RATIOS
+
+    @property
+    def _interval_name(self) -> str:
+        return "joint interval" if self.simultaneous else "interval"
+
+    def summary(self, notes: SummaryNotes = "main") -> PrivateSummary:
+        """Return a summary with the ratio, the p-value and the interval of each pair.
+
+        Parameters
+        ----------
+        notes : {"main", "all"}
+            Notes below the table. With "main" the summary prints at most four notes: warnings and
+            explanations of the table. With "all" it prints every note and the assumptions of the privacy
+            guarantee.
+
+        Returns
+        -------
+        Summary of statsmodels
+            Summary, which prints as text. Its methods ``as_text``, ``as_html``, ``as_latex`` and ``as_csv``
+            return other formats.
+
+        Notes
+        -----
+        **Privacy.** Costs nothing: it uses only released numbers.
+        """
+        check_choice(notes, SummaryNotes, "notes")
+        label = OBSERVATIONS if self.complete is None else ESTIMATED_OBSERVATIONS
+        left = [("Groups:", self.release.names[2]), (label, f"{self.nobs:d}")]
+        left += [("Privacy:", NOT_PRIVATE)] if self.privacy.stamp else []
+        right = [("Pairs:", f"{len(self.rows)}"), ("Up to time:", f"{self.release.edges[-1]:g}")]
+        right += [] if self.complete is None else [(MISSING_LABEL, "rows dropped")]
+        summary = PrivateSummary(
+            title=f"{self.title} Results",
+            top=(left, right),
+            header=["estimate", "std err", *level_names(self.confidence_level)],
+            rows=[(row.name, *map(shown_number, row[1:])) for row in self.rows],
+            tests=([], []),
+            privacy=privacy_facts(self.privacy),
+            notes=self._summary_notes(),
+            printed=notes,
+        )
+        return summary.with_column(self._pvalue_column)
+
+    # ---- tables for papers, and files
+
+    def _paper_rows(self) -> list[PaperRow]:
+        return [(row.name, row.estimate, row.bse, row.low, row.high) for row in self.rows]
+
+    def _paper_facts(self) -> list[str]:
+        return [self._jointly, RATIO_ERROR]
+
+    def _view(self) -> dict[str, Any]:
+        words = ("confidence_level", "simultaneous")
+        return {"class": type(self).__name__} | {word: getattr(self, word) for word in words}
+
+    @classmethod
+    def _from_view(cls, release: SurvivalRelease, view: dict[str, Any]) -> Self:
+        ratios = hazard_ratios(release, view.get("confidence_level"), simultaneous=view.get("simultaneous"))
+        return cast("Self", ratios)
+
+    def __repr__(self) -> str:
+        size = f"{len(self.rows)} pairs of {len(self.release.groups)} groups"
+        return f"<{self.title}: {size}, {self.nobs} records>"
+
+
+def hazard_ratios(
+    release: SurvivalRelease, confidence_level: Any, *, simultaneous: Any
+) -> HazardRatiosResult:
+    """Return the hazard ratios of all pairs of groups of a release.
+
+    Raises
+    ------
+    ArgumentError
+        There is one group, or an option is invalid.
+    """
+    level = check_fraction(confidence_level, "confidence_level")
+    jointly = check_flag(simultaneous, "simultaneous")
+    groups = release.groups
+    if len(groups) < 2:
+        raise ArgumentError(ONE_GROUP)
+    pairs = group_pairs(len(groups))
+    z = pair_quantile(level, len(pairs) if jointly else 1)
+    cells = [release.cells.pair(*pair) for pair in pairs]
+    ratios = np.array([log_hazard_ratio(pair, z) for pair in cells])
+    pvalues = chi2.sf(np.array([float(log_rank(pair).statistic) for pair in cells]), 1.0)
+    names = [f"{groups[second]} to {groups[first]}" for first, second in pairs]
+    with np.errstate(over="ignore"):
+        estimates, low, high = np.exp(ratios).T
+    errors = (ratios[:, 2] - ratios[:, 1]) / (2.0 * z)
+    numbers = np.column_stack([estimates, errors, low, high]).tolist()
+    return HazardRatiosResult(
+        release=release,
+        rows=tuple(ComparisonRow(name, *row) for name, row in zip(names, numbers, strict=True)),
+        pair_pvalues=tuple((holm(pvalues) if jointly else pvalues).tolist()),
+        confidence_level=level,
+        simultaneous=jointly,
+    )
+
+
+def estimates_table(rows: Sequence[ComparisonRow], level: float) -> pd.DataFrame:
+    """Return estimates, standard errors and intervals as a data frame."""
+    import pandas as pd
+
+    columns = ["estimate", "std err", *level_names(level)]
+    return pd.DataFrame([row[1:] for row in rows], [row.name for row in rows], columns)
 
 
 def compared(

@@ -50,6 +50,10 @@ INTERVALS_NOTE = (
     "std err and intervals allow for sampling and for the privacy noise. Each interval holds by itself; the "
     "bands of .table hold at all times together."
 )
+MEDIAN_NOTE = (
+    "The interval of a median comes from tests at the edges of the grid, so it can differ from the times at "
+    "which the intervals of the curve cross 0.5."
+)
 SHOWN_NOTE = (
     "Curves and numbers at risk are shown monotone and without negative numbers; intervals belong to the "
     "estimates before that."
@@ -539,7 +543,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
             *complete_sample_notes(self.complete),
             *early,
             *all_events_notes(float(self._cells.D.sum()), self.nobs),
-            Note(INTERVALS_NOTE, "table"),
+            Note(f"{INTERVALS_NOTE} {MEDIAN_NOTE}" if self.kind == "survival" else INTERVALS_NOTE, "table"),
             *_horizon_notes(self._cells, self.nobs, float(self.times[-1])),
             *shown,
             *detail,

@@ -137,6 +137,9 @@ TESTS = {
     "crosstab of shares": lambda: pi.stats.crosstab(
         GROUP, SAMPLE > 5.0, levels=(["u", "v", "w"], [False, True]), target="population", **SPEND
     ).suppress(60.0),
+    "shares of rows": lambda: pi.stats.crosstab(
+        GROUP, SAMPLE > 5.0, levels=(["u", "v", "w"], [False, True]), **SPEND
+    ).row_shares(),
     "histogram": lambda: pi.stats.histogram(SAMPLE, 12, bounds=(0, 10), simultaneous=True, **SPEND),
     "sums": lambda: pi.stats.sum(SAMPLE, by=GROUP, **GROUPED),
     "means by group": lambda: pi.stats.mean(SAMPLE, by=GROUP, target="table", **GROUPED),

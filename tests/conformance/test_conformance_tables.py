@@ -88,7 +88,7 @@ def stats(test):
 
     def found(data):
         result = test(data=data, schema=SCHEMA, **SPEND)
-        return np.array([result.estimate if np.isnan(result.pvalue) else result.statistic])
+        return np.array([result.statistic if result.null else result.estimate])
 
     return found
 

@@ -298,6 +298,7 @@ PRINT_CONTENT = {
     "ReleasedNumber",
     "SamplePlan",
     "Schema",
+    "SharesResult",
     "SimultaneousResults",
     "StatResult",
     "MeanResult",

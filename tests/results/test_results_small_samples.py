@@ -8,6 +8,7 @@ import statsmodels.formula.api as smf
 from privinf.accounting import GaussianLoss, LedgerEntry, PrivacyReport
 from privinf.errors import NotAvailableError
 from privinf.inference.estimate import Estimate
+from privinf.inference.intervals import Precision
 from privinf.results import Results, load_results
 from privinf.results.context import Context
 from privinf.schema import Design, Schema
@@ -138,7 +139,7 @@ def test_a_bias_widens_everything(frame):
         lambda r: np.diff(r.t_test(np.eye(4)).conf_int()).ravel(),
         lambda r: r.t_test(np.eye(4)).pvalue,
         lambda r: np.diff(r.simultaneous(rng=0).conf_int()).ravel(),
-        lambda r: r.simultaneous(rng=0).pvalues().to_numpy(),
+        lambda r: r.simultaneous(rng=0).pvalues.to_numpy(),
         lambda r: np.diff(r.bootstrap(99, "parametric", rng=0).conf_int()).ravel(),
     ):
         narrow, wide = ask(plain), ask(moved)
@@ -192,3 +193,20 @@ def test_a_single_constant_has_no_f_statistic(frame):
     ours, _ = fitted(frame, "y ~ 1", 17)
     with pytest.raises(NotAvailableError, match="besides the constant"):
         _ = ours.fvalue
+
+
+def test_frames_state_the_bias_that_intervals_allow_for(frame):
+    bias = np.full(4, 0.01)
+    ours, _ = fitted(frame, FULL, 17, bias=bias)
+    found = ours.get_prediction(frame[:3])
+    table = found.summary_frame()
+    assert table["mean_bias_bound"].tolist() == found.bias_bound.tolist()
+    half = (table["mean_ci_upper"] - table["mean"]).to_numpy()
+    spread = Precision(found.se_mean.to_numpy(), found.mean.df, found.bias_bound.to_numpy())
+    np.testing.assert_allclose(half, spread.half_length(0.05))
+    test = ours.t_test(np.eye(4)).summary_frame()
+    assert test["bias bound"].tolist() == pytest.approx(bias.tolist())
+    plain, _ = fitted(frame, FULL, 17)
+    assert (plain.get_prediction(frame[:3]).bias_bound == 0.0).all()
+    assert "mean_bias_bound" not in plain.get_prediction(frame[:3]).summary_frame()
+    assert "bias bound" not in plain.t_test(np.eye(4)).summary_frame()

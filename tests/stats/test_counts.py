@@ -356,6 +356,21 @@ def test_row_shares_need_a_whole_crosstab():
         pi.stats.crosstab(region, smoke, levels=LEVELS, normalize="index", **spend)
     zeros = pi.stats.crosstab(region, smoke, levels=LEVELS, structural_zeros=[(0, 2)], **spend).row_shares()
     assert zeros.rows[2][1:] == (0.0, 0.0, 0.0, 0.0)
-    joint = table.row_shares(simultaneous=True).rows[0]
+    joint = table.row_shares(simultaneous=True)
     alone = table.row_shares().rows[0]
-    assert joint.low < alone.low < alone.high < joint.high
+    assert joint.rows[0].low < alone.low < alone.high < joint.rows[0].high
+    assert "95\\% joint interval" in joint.to_latex()
+    with pytest.raises(NotAvailableError, match=r"independence\(\) of the crosstab"):
+        _ = joint.pvalue
+
+
+def test_shares_have_the_shape_of_the_crosstab():
+    region, smoke = smokers(0)
+    table = pi.stats.crosstab(region, smoke, levels=LEVELS, epsilon=math.inf)
+    for shares, normalize in ((table.row_shares(), "index"), (table.column_shares(), "columns")):
+        frame = shares.to_pandas()
+        expected = pd.crosstab(region, smoke, normalize=normalize).loc[list(LEVELS[0]), list(LEVELS[1])]
+        np.testing.assert_allclose(frame.to_numpy(), expected.to_numpy(), atol=1e-12)
+        assert list(frame.index) == list(LEVELS[0])
+        assert list(frame.columns) == list(LEVELS[1])
+        assert frame.sum(axis=1 if normalize == "index" else 0).tolist() == pytest.approx([1.0] * 3)

@@ -10,7 +10,7 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.oneway import anova_oneway
 
 import privinf as pi
-from privinf.errors import ArgumentError, SchemaError
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.stats.groups import GroupModel
 
 RNG = np.random.default_rng(1)
@@ -186,13 +186,39 @@ def test_p_values_of_pairs_agree_with_their_intervals(noise, simultaneous):
         excluded = (low > 0.0) | (high < 0.0)
         assert (excluded == (pairs.pvalues.to_numpy() < 1.0 - level + 1e-12)).all()
     assert pairs.pvalues.index.tolist() == ["u - v", "u - w", "v - w"]
-    assert math.isnan(pairs.pvalue)
+    with pytest.raises(NotAvailableError, match="there are 3 pairs: pvalues has the p-value of each pair"):
+        _ = pairs.pvalue
     assert (pairs.tidy().p_value == pairs.pvalues.to_numpy()).all()
     text = str(pairs.summary())
     assert "P>|t|" in text
     assert ("adjusted for the number of" in text) == simultaneous
+    latex = pairs.to_latex()
+    assert "& p-value &" in latex
+    assert ("joint interval" in latex and "hold jointly" in latex) == simultaneous
     separate = r.pairwise(simultaneous=False)
     assert (separate.pvalues.to_numpy() <= r.pairwise().pvalues.to_numpy() + 2e-4).all()
+
+
+def test_a_bound_on_a_p_value_is_shown_as_one():
+    rng = np.random.default_rng(0)
+    g = rng.choice(list("uvw"), 3000)
+    x = rng.normal(0.0, 1.0, 3000) + 1.0 * (g == "w")
+    r = pi.stats.anova_oneway(
+        x, g, bounds=(-4, 5), levels=list("uvw"), epsilon=2.0, delta=0.0, rng=0, noise="laplace"
+    )
+    assert isinstance(r.pvalue, float)
+    assert (r.pvalue, str(r.pvalue)) == (1e-4, "<= 0.0001")
+    assert r.to_dict()["test"]["p_value"] == 1e-4
+    assert pickle.loads(pickle.dumps(r)).pvalue == r.pvalue
+    pairs = r.pairwise()
+    table = pairs.table
+    assert table["pvalue"].dtype == float
+    assert table.loc["u - w", "pvalue"] == pairs.least_pvalue == 1e-4
+    for text in (repr(table), table._repr_html_().replace("&lt;", "<"), pairs.to_latex(), str(pairs)):
+        assert text.replace(r"\textless{}", "<").count("<= 0.0001") == 2
+    assert "<=" not in repr(table.loc[["u - v"]])
+    welch = pi.stats.ttest_ind(x[g == "u"], x[g == "w"], bounds=(-4, 5), mu=2.0, rng=0)
+    assert type(welch.pvalue) is float
 
 
 def test_without_noise_separate_pairs_are_welchs_tests():
@@ -210,6 +236,10 @@ def test_a_difference_of_two_groups_is_named():
     schema = pi.Schema({"sex": ["m", "f"], "x": (0, 1)})
     spent = {"schema": schema, "epsilon": 1.0, "delta": 1e-6, "rng": 0}
     means = pi.stats.mean("x", table, by="sex", **spent)
+    for name in ("pvalue", "statistic", "df"):
+        assert not hasattr(means, name)
+        with pytest.raises(NotAvailableError, match=r"has no test: pairwise\(\) of the result"):
+            getattr(means, name)
     ends = means.confidence_interval()
     assert ends.difference == "m - f"
     assert "difference='m - f'" in repr(ends)

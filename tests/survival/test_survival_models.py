@@ -54,11 +54,15 @@ def table():
 
 @pytest.fixture(scope="module")
 def fitted(table):
-    return pi.survival.KaplanMeier("months", "state", by="arm", data=table, schema=SCHEMA).fit(**BUDGET)
+    return pi.survival.KaplanMeier("months", "state", event="dead", by="arm", data=table, schema=SCHEMA).fit(
+        **BUDGET
+    )
 
 
 def model(data, **options):
-    return pi.survival.KaplanMeier("months", "state", by="arm", data=data, schema=SCHEMA, **options)
+    return pi.survival.KaplanMeier(
+        "months", "state", event="dead", by="arm", data=data, schema=SCHEMA, **options
+    )
 
 
 # ---- without noise
@@ -152,7 +156,9 @@ def test_a_test_and_a_ratio_come_from_the_same_release(fitted):
     assert ratio.low < 1.7 < ratio.high
     assert ratio.low < ratio.estimate < ratio.high
     assert "hazard ratio, b to a" in str(test.summary())
-    again = pi.survival.logrank("months", "state", "arm", data=people(), schema=SCHEMA, **BUDGET)
+    again = pi.survival.logrank(
+        "months", "state", "arm", event="dead", data=people(), schema=SCHEMA, **BUDGET
+    )
     assert again.statistic == test.statistic
     of_logarithm = "The standard error of the hazard ratio is that of its logarithm."
     assert of_logarithm in " ".join(str(test.summary()).split())
@@ -213,7 +219,7 @@ def three(table):
     rows = people(6000, 5)
     rows["arm"] = np.where(np.random.default_rng(2).random(len(rows)) < 0.3, "c", rows["arm"])
     schema = pi.Schema({"months": (0, 60), "state": ["alive", "dead"], "arm": ["a", "b", "c"]})
-    return pi.survival.KaplanMeier("months", "state", by="arm", data=rows, schema=schema)
+    return pi.survival.KaplanMeier("months", "state", event="dead", by="arm", data=rows, schema=schema)
 
 
 def test_the_curve_is_known_at_any_time(fitted):
@@ -262,9 +268,19 @@ def test_differences_and_ratios_of_pairs_hold_together(three):
     )
     test = result.logrank()
     pairs, alone = test.pairwise(), test.pairwise(simultaneous=False)
-    assert list(pairs.index) == ["b to a", "c to a", "c to b"]
-    assert (pairs["0.975]"] > alone["0.975]"]).all()
-    assert (pairs["p-value"] >= alone["p-value"]).all()
+    assert list(pairs.table.index) == ["b to a", "c to a", "c to b"]
+    assert (pairs.table["0.975]"] > alone.table["0.975]"]).all()
+    assert (pairs.pvalues >= alone.pvalues).all()
+    assert pairs.table["pvalue"].tolist() == pairs.tidy()["p_value"].tolist() == pairs.pvalues.tolist()
+    assert test.pairwise(0.8).table.shape == (3, 5)
+    for ratios, jointly in ((pairs, True), (alone, False)):
+        assert ("hold jointly" in " ".join(str(ratios.summary()).split())) == jointly
+        assert ("joint interval" in ratios.to_latex()) == jointly
+        assert "p-value" in ratios.to_latex()
+        assert "3 pairs" in repr(ratios)
+        assert ratios.to_dict()["test"]["p_value"] is None
+    with pytest.raises(NotAvailableError, match="pvalues has the p-value of each pair"):
+        _ = pairs.pvalue
     assert any("pairwise" in note for note in test.notes)
     with pytest.raises(ArgumentError, match=r"pairwise\(\)"):
         _ = test.hazard_ratio
@@ -280,15 +296,15 @@ def test_without_noise_a_pair_is_that_of_statsmodels(three):
     _, pvalue = sm.duration.survdiff(
         np.minimum(rows["months"][two], 60.5), (rows["state"] == "dead")[two] * 1, arms[two]
     )
-    assert exact.logrank().pairwise(simultaneous=False).loc["c to b", "p-value"] == pytest.approx(
-        pvalue, abs=0.02
-    )
+    assert exact.logrank().pairwise(simultaneous=False).pvalues["c to b"] == pytest.approx(pvalue, abs=0.02)
 
 
 def test_two_groups_have_one_pair(fitted):
     ratio = fitted.logrank().hazard_ratio
-    assert fitted.logrank().pairwise().iloc[0, :4].tolist() == pytest.approx(list(ratio[1:]))
-    one = pi.survival.KaplanMeier("months", "state", data=people(), schema=SCHEMA).fit(**BUDGET)
+    pair = fitted.logrank().pairwise()
+    assert pair.table.drop(columns="pvalue").iloc[0].tolist() == pytest.approx(list(ratio[1:]))
+    assert pair.pvalue == pytest.approx(fitted.logrank().pvalue)
+    one = pi.survival.KaplanMeier("months", "state", event="dead", data=people(), schema=SCHEMA).fit(**BUDGET)
     with pytest.raises(ArgumentError, match="at least two groups"):
         one.difference(12.0)
 
@@ -383,6 +399,45 @@ def test_options_that_do_not_fit_are_refused(table, options, error, text):
         model(table, **options)
 
 
+STATUS_CALLS = {
+    "KaplanMeier": lambda status, **words: pi.survival.KaplanMeier("months", status, **words),
+    "NelsonAalen": lambda status, **words: pi.survival.NelsonAalen("months", status, **words),
+    "logrank": lambda status, **words: pi.survival.logrank("months", status, "hospital", **words, **BUDGET),
+    "PHReg": lambda status, **words: pi.PHReg.from_formula("months ~ hospital", status=status, **words),
+}
+
+
+@pytest.mark.parametrize("call", STATUS_CALLS)
+def test_a_factor_of_texts_is_not_taken_for_a_status(call):
+    """Groups that are passed as the status are refused by the schema, before any row is read."""
+    schema = pi.Schema(
+        {"months": (0, 60), "sex": ["f", "m"], "state": ["alive", "dead"], "hospital": ["x", "y"]}
+    )
+    unread = pd.DataFrame({name: [None, None] for name in schema.columns})
+    words = {"data": unread, "schema": schema}
+    with pytest.raises(SchemaError, match=r"status 'sex' has the text levels 'f' and 'm'.*event='m'.*groups"):
+        STATUS_CALLS[call]("sex", **words)
+    with pytest.raises(SchemaError, match=r"event='alive' is the first level.*declare it as the second"):
+        STATUS_CALLS[call]("state", event="alive", **words)
+    with pytest.raises(ArgumentError, match="event= must be a level of the status 'state'"):
+        STATUS_CALLS[call]("state", event="gone", **words)
+    codes = pi.Schema({"months": (0, 60), "died": (0, 1), "hospital": ["x", "y"]})
+    with pytest.raises(ArgumentError, match="leave event= out"):
+        STATUS_CALLS[call]("died", event="dead", data=unread, schema=codes)
+
+
+@pytest.mark.parametrize("levels", [[0, 1], [1, 2], [False, True], ["0", "1"]])
+def test_levels_that_are_codes_need_no_event(levels):
+    rng = np.random.default_rng(0)
+    died = rng.integers(0, 2, 500)
+    frame = pd.DataFrame({"months": rng.uniform(1.0, 50.0, 500), "died": np.array(levels)[died]})
+    schema = pi.Schema({"months": (0, 60), "died": levels})
+    plain = pi.survival.KaplanMeier("months", "died", data=frame, schema=schema).fit(**NONE)
+    named = pi.survival.KaplanMeier("months", "died", event=levels[1], data=frame, schema=schema).fit(**NONE)
+    assert plain.table["events"].sum() == died.sum()
+    assert named.table.equals(plain.table)
+
+
 @pytest.mark.parametrize("name", ["entry", "strata", "exog", "freq_weights"])
 def test_what_is_not_available_is_refused_by_name(table, name):
     with pytest.raises(NotAvailableError, match="not available"):
@@ -397,15 +452,17 @@ def test_columns_that_do_not_fit_are_refused(table):
         {"months": (0, 60), "state": ["alive", "dead"], "arm": ["a", "b"]}, unit="hospital", max_rows=5
     )
     with pytest.raises(NotAvailableError, match="one row for each person"):
-        pi.survival.KaplanMeier("months", "state", data=table, schema=units)
+        pi.survival.KaplanMeier("months", "state", event="dead", data=table, schema=units)
     with pytest.raises(SensitivityError, match="schema"):
-        pi.survival.KaplanMeier("months", "state", data=table)
+        pi.survival.KaplanMeier("months", "state", event="dead", data=table)
     with pytest.raises(SensitivityError, match="public end"):
         pi.survival.KaplanMeier(table["months"].to_numpy(), (table["state"] == "dead").to_numpy() * 1)
     with pytest.raises(ArgumentError, match="at least two groups"):
-        pi.survival.KaplanMeier("months", "state", data=table, schema=SCHEMA).fit(**BUDGET).logrank()
+        pi.survival.KaplanMeier("months", "state", event="dead", data=table, schema=SCHEMA).fit(
+            **BUDGET
+        ).logrank()
     with pytest.raises(ArgumentError, match="different columns"):
-        pi.survival.KaplanMeier("months", "state", by="state", data=table, schema=SCHEMA)
+        pi.survival.KaplanMeier("months", "state", event="dead", by="state", data=table, schema=SCHEMA)
 
 
 # ---- plans
@@ -482,6 +539,7 @@ def test_results_are_saved_without_pickle(fitted, table, tmp_path):
         fitted,
         fitted.nelson_aalen().intervals(0.9),
         fitted.logrank("fleming-harrington", exponent=0.5),
+        fitted.logrank().pairwise(0.8, simultaneous=False),
     ):
         path = tmp_path / f"{result.title} {result.confidence_level}.npz"
         result.save(path, key=b"k" * 16)
