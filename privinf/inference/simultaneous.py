@@ -33,7 +33,7 @@ TABLE_POINTS = 2048  # of tabulated tails of biased statistics: logarithms are r
 TABLE_TAIL = 1e-12  # chance of a statistic beyond the table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MaxT:
     """Joint inference by the distribution of the largest |t|.
 
@@ -186,7 +186,12 @@ def _summarize(observed: Floats, blocks: Iterable[Floats], draws: int, alpha: fl
     critical = np.partition(np.concatenate(maxima), position)[position]
     back = np.argsort(order)
     stepped = np.maximum.accumulate((stepped + 1.0) / (draws + 1.0))
-    return MaxT(float(critical), ((single + 1.0) / (draws + 1.0))[back], stepped[back], draws)
+    return MaxT(
+        critical_value=float(critical),
+        single_step=((single + 1.0) / (draws + 1.0))[back],
+        step_down=stepped[back],
+        draws=draws,
+    )
 
 
 def _biased(
@@ -237,7 +242,12 @@ def _inside_sidak(simulated: MaxT, observed: Floats, alpha: float, df: float) ->
     stepped = np.minimum(np.maximum.accumulate(stepped)[np.argsort(order)], single)
     low = upper_quantile(alpha / 2.0, df)
     high = upper_quantile(-math.expm1(math.log1p(-alpha) / count) / 2.0, df)
-    return MaxT(float(np.clip(simulated.critical_value, low, high)), single, stepped, simulated.draws)
+    return MaxT(
+        critical_value=float(np.clip(simulated.critical_value, low, high)),
+        single_step=single,
+        step_down=stepped,
+        draws=simulated.draws,
+    )
 
 
 def _sidak(pointwise: Floats, count: int | Integers) -> Floats:

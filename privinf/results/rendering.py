@@ -51,6 +51,7 @@ _LATEX = {
 # Of a coefficient whose interval the head of the summary flags: at its p-value in a summary, at its estimate
 # in tables for papers.
 FLAG_MARK = "\u2020"
+SEVERAL_PAIRS = "pvalue is not available, because there are {} pairs: pvalues has the p-value of each pair"
 # What spreadsheets take for a formula, and numbers, which begin with a sign too.
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)

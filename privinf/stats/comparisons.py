@@ -15,7 +15,13 @@ from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.mechanisms.samples import SampleQuery, SampleSums, joined_rows
 from privinf.results.notes import Note
-from privinf.results.rendering import PvalueBound, PvalueFrame, SummaryColumn, shown_pvalue
+from privinf.results.rendering import (
+    SEVERAL_PAIRS,
+    PvalueBound,
+    PvalueFrame,
+    SummaryColumn,
+    shown_pvalue,
+)
 from privinf.schema import Factor, Schema
 from privinf.stats import base
 from privinf.stats.groups import LEAST_RANK, GroupModel, clip_cautions, contrast_weights
@@ -95,7 +101,6 @@ TESTS_OF_MEANS = (
     "pairwise() of the result compares the means of all pairs, with p-values in .pvalues, at no further "
     "cost; pi.stats.anova_oneway tests that all means are equal"
 )
-SEVERAL_PAIRS = "pvalue is not available, because there are {} pairs: pvalues has the p-value of each pair"
 TESTS_OF_PAIRS = "pvalues has the p-value of each pair"
 CLIPPED_GROUPS = (
     "The means are of values clipped to the public bounds; the group of each row is also protected."

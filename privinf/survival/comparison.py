@@ -24,7 +24,7 @@ from privinf.inference.survival import (
 )
 from privinf.results.export import PortableTest
 from privinf.results.notes import MISSING_LABEL, Note, complete_sample_notes
-from privinf.results.rendering import PrivateSummary, SummaryColumn, shown_pvalue
+from privinf.results.rendering import SEVERAL_PAIRS, PrivateSummary, SummaryColumn, shown_pvalue
 from privinf.results.summary import (
     ESTIMATED_OBSERVATIONS,
     NOT_PRIVATE,
@@ -72,7 +72,6 @@ SEPARATE_RATIOS = (
     "Each interval and p-value holds separately: among many pairs some differ by chance "
     "(simultaneous=True allows for that)."
 )
-SEVERAL_PAIRS = "pvalue is not available, because there are {} pairs: pvalues has the p-value of each pair"
 TEST_NAMES: dict[LogRankWeights, str] = {
     "logrank": "Log-Rank Test",
     "fleming-harrington": "Fleming-Harrington Test",

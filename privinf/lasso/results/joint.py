@@ -94,7 +94,12 @@ def joint_bootstrap(
     if bias is not None:
         away = np.maximum(np.abs(away) - bias, 0.0)
     pvalues = drawn.pvalues(away / bse, alpha)
-    quantiles = MaxT(drawn.critical_value(alpha), pvalues, pvalues, len(drawn.values))
+    quantiles = MaxT(
+        critical_value=drawn.critical_value(alpha),
+        single_step=pvalues,
+        step_down=pvalues,
+        draws=len(drawn.values),
+    )
     return SimultaneousResults(
         names=chosen.labels,
         effect=effect,
