@@ -512,7 +512,7 @@ class StatResult(PortableTest):
     ----------
     title : str
         Title of the summary.
-    test : NullTest or None
+    test : object, optional
         The test of the result; None if the result has estimates alone. The attributes `statistic`, `pvalue`,
         `df`, `null` and `alternative` are those of the test.
     rows : tuple

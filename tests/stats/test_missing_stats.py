@@ -76,7 +76,7 @@ def test_without_noise_the_numbers_are_those_of_complete_rows(name):
     for one, other in zip(found.rows, alone.rows, strict=True):
         assert one.name == other.name
         assert one[1:] == pytest.approx(other[1:], rel=1e-3, abs=2e-3)
-    if name != "kruskal":  # of which W is over the public n - 1
+    if found.test is not None and name != "kruskal":  # of which W is over the public n - 1
         assert found.pvalue == pytest.approx(alone.pvalue, abs=0.02, nan_ok=True)
 
 
