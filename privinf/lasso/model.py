@@ -501,7 +501,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
             columns ("released"). Released means take a share of the budget (``means``, 0.04). They help to
             detect columns whose mean is far from the middle of the bounds, such as indicators of rare levels.
             With ``targets="all"`` or ``heterogeneous=True`` the default is "released". Heterogeneous fits
-            spend 0.055 of the budget, also for the mean of the residuals of each site, so that a site may
+            spend 0.05 to 0.09 of the budget, also for means of the residuals of each site, so that a site may
             have a constant of its own. If you choose "declared" with one of these two options, the fitted
             regression passes through the middle of all bounds, and a note states this.
         target : {"mean", "robust"}, optional

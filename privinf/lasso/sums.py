@@ -257,29 +257,22 @@ class SparseSums:
         self.mean_sd = sd
 
     def center_residual(
-        self,
-        support: Sequence[int],
-        beta: Floats,
-        bound: float,
-        rho: float,
-        label: str,
-        *,
-        shrunk: bool = True,
+        self, support: Sequence[int], beta: Floats, bound: float, rho: float, label: str
     ) -> float:
-        """Release the mean of residuals clipped at `bound`, center there, and return the sd of its noise.
+        """Release the mean of residuals clipped at `bound`, center there, and return the size of the rest.
 
-        A mean that is within its noise is taken to be zero if `shrunk`. Otherwise the released mean is used
-        as it is, so that the remaining mean is the noise alone.
+        A mean within its noise is shrunk toward zero, so that noise does not move the residuals. The rest is
+        the noise and the part of the mean that was taken for noise.
         """
         bound = min(bound, self.units.y_limit) if math.isfinite(rho) else UNCLIPPED
         noisy = self.release(
             Statistics.RESIDUAL_SUM, self.args(support, beta, residual_clip=bound), rho, label
         )
-        mean = standing_out(noisy.mean, noisy.mean_sd) if shrunk else noisy.mean
-        shift = float(mean[0])
+        shift = float(standing_out(noisy.mean, noisy.mean_sd)[0])
         self.units.intercept += shift
         self.units.y_limit += abs(shift)
-        return self.with_count(float(noisy.mean_sd), shift)
+        left = math.hypot(float(noisy.mean_sd), float(noisy.mean[0]) - shift)
+        return self.with_count(left, shift)
 
     def size_columns(self, columns: Sequence[int], rho: float, clip: float = math.inf) -> None:
         """Release the mean squares of columns not sized before, and take their roots as units.

@@ -32,7 +32,7 @@ SIZES = 0.35  # share of the sizes' price for those of columns
 COLUMN_MEANS = 0.032
 SCORE_COLUMN_MEANS = 0.0055
 RESPONSE_MEAN = 0.0055
-RESIDUAL_MEANS = 0.012
+RESIDUAL_MEANS = 0.012  # at the reference; more where sites are small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +71,19 @@ class MeanPrices:
     residuals: float = 0.0
 
     @classmethod
-    def from_rho(cls, rho: float, factor: float = 1.0) -> MeanPrices:
+    def from_rho(cls, rho: float, rows: int, factor: float = 1.0) -> MeanPrices:
         """Return the prices of an interval of price `rho`, `factor` times as much for the means of columns.
 
         With a budget for each interval, an interval pays for the columns that it uses, as for their sizes.
+        `rows` is the number of rows of a typical site.
         """
+        energy = rho * rows**2
+        residuals = _within(RESIDUAL_MEANS * (REFERENCE / energy) ** 0.6, RESIDUAL_MEANS / 2.0, 0.05)
         return cls(
             columns=factor * part_of_rho(rho, COLUMN_MEANS),
             score_columns=factor * part_of_rho(rho, SCORE_COLUMN_MEANS),
             response=part_of_rho(rho, RESPONSE_MEAN),
-            residuals=part_of_rho(rho, RESIDUAL_MEANS),
+            residuals=part_of_rho(rho, residuals),
         )
 
     @property
@@ -247,13 +250,14 @@ def check_site_plan(
     joint = accounting == "joint"
     own_precision = precision == "machine"
     full_rho = rho
-    single = MeanPrices.from_rho(rho) if centered else MeanPrices()
+    typical = int(np.median(rows))
+    single = MeanPrices.from_rho(rho, typical) if centered else MeanPrices()
     first = single.total + count
     rho = rho if math.isinf(rho) else rho - first
     if shares is None:
         size = RequestSize(
             total=sum(rows),
-            rows=int(np.median(rows)),
+            rows=typical,
             p=p,
             shared=shared + extra[0],
             own_sparsity=own_sparsity + extra[1],
@@ -273,7 +277,7 @@ def check_site_plan(
     counts = factors(targets, p, columns, joint=joint, own_precision=own_precision)
     price = {name: share / (counts[name] if joint else 1.0) for name, share in parts.items()}
     total = sum(price[name] * counts[name] for name in price)
-    means = MeanPrices.from_rho(full_rho, p / columns) if centered and not joint else single
+    means = MeanPrices.from_rho(full_rho, typical, p / columns) if centered and not joint else single
     return SitePlan(
         budget=SiteBudget(**{name: part_of_rho(rho, part_price) for name, part_price in price.items()}),
         shared=shared,

@@ -29,12 +29,12 @@ s_i = score_i / kappa_i of target j at site i:
 **Means.** A fit has no constant. The released means of columns have noise d, and residuals have a mean r_i at
 site i, which holds the site's own constant and what d does to its fit. The score of target j at site i then
 has the bias ``r_i w_j'd``. Residuals are therefore centered at a mean that is released for each site before
-the scores (and, at half of the price, before the site's own columns are selected). What is left of r_i is the
-noise of this mean, independent of all else, with standard deviation e_i. The product has mean zero and
-variance ``e_i^2 sum_k w_jk^2 Var(d_k)``, which is part of the variance of the score, and is shrunk by the
-clipped slope as the score is. Without this step intervals of a site covered 0.78 instead of 0.96 (800
-columns, 15 sites of 4,000 rows, epsilon 0.8 for each interval). If the means of columns differ between sites,
-e_i times these differences is left, and is not counted.
+the scores (and, at half of the price, before the site's own columns are selected). A mean within its noise is
+shrunk. Let e_i^2 be the square of what is left: the variance of the noise and the square of what was taken
+for noise. The product has mean zero and variance ``e_i^2 sum_k w_jk^2 Var(d_k)``, which is part of the
+variance of the score, and is shrunk by the clipped slope as the score is. Without this step intervals of a
+site covered 0.78 instead of 0.96 (800 columns, 15 sites of 4,000 rows, epsilon 0.8 for each interval). If the
+means of columns differ between sites, e_i times these differences is left, and is not counted.
 
 With nodewise regressions of each site, only the first is left. A target's slope also differs from the
 average slope because of the shape of its column. This error counts as independent between sites: it is a
@@ -145,7 +145,7 @@ def center_sites(
         if rho > 0.0:
             bound = RESIDUAL_ROOM * fit.scale
             label = Labels.MEAN_OF_RESIDUALS
-            sd = own.center_residual(fit.support, fit.beta, bound, rho, label, shrunk=False)
+            sd = own.center_residual(fit.support, fit.beta, bound, rho, label)
         column_sd = pooled.mean_sd / units.scale
         centered[name] = CenteredSite(sums=own, residual_sd=sd, column_sd=column_sd)
     return centered
