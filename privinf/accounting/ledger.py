@@ -391,7 +391,7 @@ class Ledger:
         limit = "no limit" if self.budget is None else str(self.budget)
         scope = "".join(f", {component}" for component in self._scope)
         mode = ", read-only" if self._account.read_only else ""
-        return f"<{type(self).__name__} of one {self.name}{scope}: {len(self)} releases, {limit}{mode}>"
+        return f"<{type(self).__name__} of one {self.name}{scope}: {self.fits.counted}, {limit}{mode}>"
 
     def _repr_html_(self) -> str:
         rows = [

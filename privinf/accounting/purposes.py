@@ -21,6 +21,7 @@ from privinf.accounting.scopes import total_of
 from privinf.error_boundary import error_boundaries
 from privinf.errors import StorageError
 from privinf.notebook import html_table
+from privinf.validation import counted
 from privinf.wire import readable
 
 PURPOSES = "purposes"  # field of a stored ledger, and of the private part of a journal's line
@@ -140,7 +141,15 @@ class LedgerFit:
         return f"{self.started.astimezone(UTC):%Y-%m-%d %H:%M}"
 
     def __repr__(self) -> str:
-        return f"<LedgerFit: {self.day} UTC, {printable(self.title)}, {len(self.entries)} releases>"
+        return (
+            f"<LedgerFit: {self.day} UTC, {printable(self.title)}, {counted(len(self.entries), 'release')}>"
+        )
+
+
+def counted_fits(releases: Sequence[int]) -> str:
+    """Return how many fits there are, by the releases of each, as in "1 fit (12 releases)"."""
+    text = counted(len(releases), "fit")
+    return text if sum(releases) == len(releases) else f"{text} ({counted(sum(releases), 'release')})"
 
 
 def printable(title: str) -> str:
@@ -155,6 +164,11 @@ class LedgerFits(tuple[LedgerFit, ...]):
     """
 
     delta: float
+
+    @property
+    def counted(self) -> str:
+        """Number of fits, and of their releases where a fit has several."""
+        return counted_fits([len(fit.entries) for fit in self])
 
     def __new__(cls, fits: Iterable[LedgerFit] = (), delta: float = DEFAULT_DELTA) -> Self:
         """Return the fits as a tuple."""

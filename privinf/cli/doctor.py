@@ -123,7 +123,7 @@ def status_command(folder: Path, as_json: bool) -> None:
     click.echo(f"site {facts['site']}: {answers}")
     click.echo(
         f"epsilon {facts['epsilon']:.4g} of {facts['of']:.4g} at delta {facts['delta']:g} spent in "
-        f"{facts['releases']} release(s); {facts['left']:.4g} left"
+        f"{ledger.fits.counted}; {facts['left']:.4g} left"
     )
     for line in analyst_lines(facts):
         click.echo(line)

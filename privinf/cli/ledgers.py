@@ -16,7 +16,7 @@ from privinf.accounting.entries import stamp_of
 from privinf.accounting.files import LedgerFile
 from privinf.accounting.journal import Anchor, record_anchor
 from privinf.accounting.ledger import FORMAT as CURATOR
-from privinf.accounting.purposes import printable
+from privinf.accounting.purposes import counted_fits, printable
 from privinf.accounting.released import appended
 from privinf.cli.outputs import DELTA_HELP, FILE, NEW_FILE, check_free, json_option, say
 from privinf.errors import ArgumentError
@@ -143,7 +143,7 @@ def show_command(path: Path, as_json: bool) -> None:
             count = " (less than the last fit cost)"
         click.echo(f"budget left: {facts['left']}{count}")
     click.echo(
-        f"{facts['releases']} release(s); the budget protects each "
+        f"{counted_fits([fit['releases'] for fit in facts['fits']])}; the budget protects each "
         f"{' or one '.join(facts['units']) or facts['name']}"
     )
     for fit in facts["fits"]:
@@ -168,7 +168,8 @@ def fit_line(fit: Mapping[str, Any]) -> str:
     time = f"{started:%Y-%m-%d %H:%M}"
     if f"{ended:%Y-%m-%d %H:%M}" != time:
         time += f" to {ended:%H:%M}" if ended.date() == started.date() else f" to {ended:%Y-%m-%d %H:%M}"
-    return f"{time} UTC  {printable(title)}: {fit['releases']} release(s), epsilon {fit['epsilon']:.4g}"
+    parts = f" in {fit['releases']} releases" if fit["releases"] > 1 else ""
+    return f"{time} UTC  {printable(title)}: epsilon {fit['epsilon']:.4g}{parts}"
 
 
 def _record_of(ledger: Ledger) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def ledger_line(ledger: Ledger, path: Path) -> str:
     spent = PrivacyReport.from_entries(ledger.entries, delta=ledger.budget.delta)
     delta = spent.default_delta
     return (
-        f"ledger {path}: {len(ledger)} release(s) spent epsilon {spent.epsilon():.4g} of "
+        f"ledger {path}: {ledger.fits.counted} spent epsilon {spent.epsilon():.4g} of "
         f"{ledger.budget.epsilon(delta):.4g} at delta {delta:g}{appended(spent.stamp)}"
     )
 

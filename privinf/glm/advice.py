@@ -75,6 +75,13 @@ FEW_RECORDS = (
     "clipped scores may be too low to show it; merge rare levels (pi.Factor(other=...)), or use more rows, "
     'budget or residual_clip="bounds"'
 )
+# The same of a numeric column, whose values are nearly all at one end of its bounds.
+FEW_VALUES = (
+    "nearly all values of {0} are close to one end of the bounds (about {1:.0f} records would be at the "
+    "other end, if all were at an end). Clipping the scores of the other records may shift the coefficient of "
+    "{0} by up to {2:.1f} standard errors, and the noisy counts of clipped scores may be too low to show it; use "
+    'tighter bounds, logarithms, more rows, more budget or residual_clip="bounds"'
+)
 LONG_FIRST_STEP = (
     "the initial estimate was far from the solution, so clipping of scores may shift the coefficient of {!r} "
     "by about {:.0f} standard errors; {}"
@@ -545,13 +552,14 @@ def most_indicators(design: Design) -> int:
 
 
 def few_records(rows: GlmRows, one_step: OneStepFit, pull: TailPull) -> tuple[Note, ...]:
-    """Return the notes on indicators whose rarer value few records have: at most one to read, and a detail.
+    """Return the notes on indicators whose rarer value few records have: to read, or details.
 
     Large errors of such records are long scores that pull the coefficient in one direction, and the scores
     just below the clipping threshold, from which the tail is extrapolated, mostly belong to other records. So
     an indicator is named where the counts may miss half of its records, or where the counted tail would move
     its coefficient far, times the share that may pull in one direction. No release can rule this out. The
     second case is a detail where the interval allows for much of it already, or where no direction shows.
+    A numeric column with other bounds than 0 and 1 may only look like an indicator, so it has its own text.
     """
     constant = rows.design.constant
     clip = one_step.clip
@@ -564,13 +572,21 @@ def few_records(rows: GlmRows, one_step: OneStepFit, pull: TailPull) -> tuple[No
     moved = (share < RARE) & (pull.largest_shift * pull.one_sided > FAR_MOVED)
     doubtful = hidden | (moved & (pull.allowed_bias < MOST_ALLOWED) & (pull.one_sided_sds > SHOWN_SDS))
     notes: list[Note] = []
+    two_valued = declared_two_valued(rows.design)
     for chosen, rank in ((named & doubtful, "must-read"), (named & moved & ~doubtful, "detail")):
-        if chosen.any():
-            names = tuple(rows.design.names[j] for j in np.flatnonzero(chosen))
-            quoted = ", ".join(map(repr, names))
-            text = FEW_RECORDS.format(quoted, records[chosen].min(), pull.largest_shift[chosen].max())
-            notes += must_read(text, columns=names) if rank == "must-read" else [Note(text)]
+        for alike, form in ((chosen & two_valued, FEW_RECORDS), (chosen & ~two_valued, FEW_VALUES)):
+            if alike.any():
+                names = tuple(rows.design.names[j] for j in np.flatnonzero(alike))
+                quoted = ", ".join(map(repr, names))
+                text = form.format(quoted, records[alike].min(), pull.largest_shift[alike].max())
+                notes += must_read(text, columns=names) if rank == "must-read" else [Note(text)]
     return tuple(notes)
+
+
+def declared_two_valued(design: Design) -> Flags:
+    """Return which columns are indicators of levels, or numbers with bounds 0 and 1, shape (p,)."""
+    indicator = np.array([column.indicator for column in design.columns])
+    return np.asarray(indicator | ((design.low == 0.0) & (design.high == 1.0)))
 
 
 def long_first_step(rows: GlmRows, one_step: OneStepFit, shift: Floats, bse: Floats) -> tuple[Note, ...]:

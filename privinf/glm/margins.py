@@ -30,11 +30,13 @@ from privinf.results.export import Export, caution_kinds
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import Note, sentence
 from privinf.results.paper_table import ERRORS, FLAGGED, TEXT_ONLY, PaperTable, check_digits, privacy_note
-from privinf.results.rendering import FLAG_MARK, PrivateSummary
+from privinf.results.prediction import PROBABILITY
+from privinf.results.rendering import FLAG_MARK, PrivateSummary, coded_response
 from privinf.results.summary import (
     DOUBTED_LABEL,
     MARKED_ABOVE,
     NOT_PRIVATE,
+    RESPONSE_LABEL,
     WEAK_LABEL,
     allowed_bias,
     flags_of,
@@ -42,6 +44,7 @@ from privinf.results.summary import (
     privacy_facts,
 )
 from privinf.schema import Design
+from privinf.schema.declared import Level
 from privinf.typing import Flags, Floats, Margins, MarginsMethod
 from privinf.validation import check_fraction
 
@@ -171,6 +174,8 @@ class MarginalEffects:
         Where the effects are evaluated.
     model, response : str
         Names of the model and of its response.
+    response_level : str, bool, number or None
+        Level of a response with two levels that counts as 1; None where the response is a number.
     report : PrivacyReport
         Privacy report of the fit.
     records : str
@@ -194,6 +199,7 @@ class MarginalEffects:
     records: str
     places: tuple[tuple[str, str], ...] = ()
     remarks: Remarks = Remarks()
+    response_level: Level | None = None
 
     @property
     def margeff(self) -> Floats:
@@ -270,6 +276,8 @@ class MarginalEffects:
         """
         alarms = [("Privacy:", NOT_PRIVATE)] if self.report.stamp else []
         facts = [("Dep. Variable:", self.response), *alarms, *self.remarks.alarms]
+        if self.response_level is not None:
+            facts.insert(1, (RESPONSE_LABEL, coded_response(self.response, self.response_level)))
         ends = f"[{alpha / 2.0:.4g}", f"{1.0 - alpha / 2.0:.4g}]"
         rows = []
         for name, *numbers in self.summary_frame(alpha).iloc[:, :6].itertuples():
@@ -327,7 +335,10 @@ class MarginalEffects:
             effect += FLAG_MARK * (name in self.remarks.marked)
             rows.append((name, effect, error, f"[{low}, {high}]"))
         of = "average over the records" if self.at == "overall" else f"at the {self.at} of the columns"
-        note = f"{self.model}, marginal effects on {self.response}, {of if self.at != 'zero' else 'at 0'}."
+        on = self.response
+        if self.response_level is not None:
+            on = PROBABILITY.format(self.response, self.response_level)
+        note = f"{self.model}, marginal effects on {on}, {of if self.at != 'zero' else 'at 0'}."
         table = PaperTable(
             header=("", LABELS[self.method], "Std. error", f"{100 * (1 - alpha):g}% interval"),
             rows=rows,

@@ -69,9 +69,12 @@ from privinf.results.delegation import delegated
 from privinf.results.fit_statistics import FitStatistics
 from privinf.results.notes import Note, must_read, target_notes
 from privinf.results.paper_table import ratios
-from privinf.results.prediction import Prediction, Predictions, mean_response, predicted
+from privinf.results.prediction import Prediction, Predictions, mean_response, predicted, warn_beyond
 from privinf.results.wald import NO_CONVERGENCE, Inference
+from privinf.schema import Design
 from privinf.schema.arrays import labelled
+from privinf.schema.declared import Level
+from privinf.schema.extrapolation import beyond_declared
 from privinf.typing import (
     ArrayLike,
     ColumnsLike,
@@ -156,6 +159,8 @@ class GlmSettings(TypedDict):
     """Settings of a result: iterates in the user's units, and (query, floats down, floats up) of each one."""
 
     family: str
+    response: NotRequired[str]
+    level: NotRequired[Level]
     trace: list[list[float]]
     rounds: list[list[Any]]
     names: list[str]
@@ -331,7 +336,10 @@ class GLMPredictions(Predictions):
         exposure: ArrayLike | None = None,
         offset: ArrayLike | None = None,
     ) -> pd.Series[float]:
-        """Return predictions for new rows: the mean (binomial: the probability), or the linear predictor.
+        """Return predictions for new rows: the mean, or the linear predictor.
+
+        The mean of a binomial response is the probability of 1, which of a response with two levels is the
+        second level (``result.model.response_level``).
 
         Parameters
         ----------
@@ -398,6 +406,7 @@ class GLMPredictions(Predictions):
             else 0.0,
             shift=self._shift(exog, exposure, offset, len(rows[0])),
         )
+        prediction = replace(prediction, quantity=self.quantity)
         weighted = self.loss == "poisson" and "Weights" in self.inference.context.options
         return replace(prediction, observation=None, reason=NO_DISPERSION) if weighted else prediction
 
@@ -423,8 +432,16 @@ class GLMPredictions(Predictions):
                 raise ArgumentError(f"{name} must have one number for each of the {size} new rows")
             if np.isinf(checked).any() or (role == "Exposure" and (checked <= 0.0).any()):
                 raise ArgumentError(f"{name} must be {'positive and ' * (role == 'Exposure')}finite")
+            self._warn_of_role(options[role], np.broadcast_to(checked, size))
             shift += np.log(checked) if role == "Exposure" else checked
         return shift
+
+    def _warn_of_role(self, name: str, values: Floats) -> None:
+        """Warn of exposures or offsets of new rows outside the bounds to which the fit clipped them."""
+        design = self.inference.context.design
+        if design is not None and design.schema is not None and name in design.schema:
+            text = beyond_declared(values, design.schema[name])
+            warn_beyond({name: text} if text else {})
 
 
 def _column(exog: ColumnsLike | None, name: str) -> ArrayLike | None:
@@ -596,6 +613,7 @@ class GLMResults(Results):
             at=at,
             model=self.model.name,
             response=self.model.endog_names,
+            response_level=self.model.response_level,
             report=self.privacy,
             records=self._context.records(self.nobs),
             places=places_of(self._context.options, self.family, at, method),
@@ -629,6 +647,10 @@ class GLMResults(Results):
     def family(self) -> str:
         """Name of the family: "gaussian", "binomial", "poisson" or "negative-binomial"."""
         return str(self._settings["family"])
+
+    @property
+    def _scale_of_coefficients(self) -> str:
+        return {"gaussian": "mean", "binomial": "log odds"}.get(self.family, "log mean")
 
     @property
     def _mean_family(self) -> str:
@@ -708,6 +730,12 @@ class FederatedGLMResults(GLMResults):
     """Another name of `GLMResults`, for fits of `FederatedGLM`."""
 
 
+def response_settings(design: Design) -> dict[str, Any]:
+    """Return name and coded level of the response, for a result without its design."""
+    level = design.outcome.level
+    return {"response": design.response} | ({} if level is None else {"level": level})
+
+
 def named_results(estimate: Estimate, **context: Any) -> GLMResults:
     """Return results of the class that belongs to the model's name; `context` as `Results` takes it."""
     kinds = {"FederatedGLM": FederatedGLMResults, "NegativeBinomial": NegativeBinomialResults}
@@ -785,6 +813,7 @@ def glm_results(
     if block is not None:
         step_names = tuple(names[j] for j in block.columns)
         context["design"] = None
+        context["settings"] |= response_settings(rows.design)
         names = block.targets
         back = np.diag(1.0 / rows.scale[block.columns])[: len(block.targets)]
     total = sampling + noise
@@ -909,6 +938,7 @@ def weak_results(rows: GlmRows, description: FitDescription, reason: str, block:
         names = block.targets
         params = params[chosen]
         context["design"] = None
+        context["settings"] |= response_settings(rows.design)
     estimate = Estimate(
         params=params, cov=None, names=names, nobs=rows.total, cov_type="none", weak_reason=reason
     )

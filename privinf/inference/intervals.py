@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import ndtr, stdtr
 
 from privinf.inference.estimate import Estimate, two_sided_pvalue, upper_quantile, upper_tail
@@ -173,6 +174,18 @@ class JointDistribution:
             return float(ncx2.sf(W, self.k, nc) if nc > 0.0 else chi2.sf(W, self.k))
         F = W / self.k
         return float(ncf.sf(F, self.k, self.df, nc) if nc > 0.0 else f.sf(F, self.k, self.df))
+
+    def power(self, noncentrality: float, alpha: float) -> float:
+        """Return the chance of a p-value of at most `alpha`, where ``E d' V^-1 E d`` is the noncentrality."""
+        from scipy.stats import ncf, ncx2
+
+        highest = 4.0 * (self.k + self.noncentrality + 1.0)
+        while self.pvalue(highest) > alpha:
+            highest *= 2.0
+        critical = brentq(lambda W: self.pvalue(W) - alpha, 0.0, highest)
+        if self.df >= CHI_SQUARE_FROM:
+            return float(ncx2.sf(critical, self.k, noncentrality))
+        return float(ncf.sf(critical / self.k, self.k, self.df, noncentrality))
 
 
 def joint_distribution(estimate: Estimate, R: Floats) -> JointDistribution:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -72,6 +72,14 @@ def monotone(distribution: Distribution) -> Floats:
     return np.asarray(
         np.clip(isotonic_regression(distribution.counts).x, 0.0, distribution.n), dtype=np.float64
     )
+
+
+HAIR = 1e-6  # how far an edge at 1 may be from it
+# Range in which the rows of a column of 0 and 1 are detected.
+ZEROS_AND_ONES = (-(2.0 ** POWERS[0]), 1.0)
+# Sds of the noise by which counts may rise between 0 and 1 where no row lies between.
+FLAT = 6.0
+NONE_OUTSIDE = 3.0  # sds of the noise up to which counts of rows below 0 or above 1 may be noise alone
 
 
 def signed_powers(parts: int = 1) -> Floats:
@@ -167,6 +175,14 @@ def range_at(distribution: Distribution, clip: float) -> Range:
     if not low < high:
         place = min(max(int(np.searchsorted(distribution.edges, low)), 1), len(distribution.edges) - 1)
         low, high = (float(edge) for edge in distribution.edges[place - 1 : place + 1])
+    return range_between(distribution, low, high)
+
+
+def range_between(distribution: Distribution, low: float, high: float) -> Range:
+    """Return what a distribution shows of the rows outside of bounds."""
+    counts = monotone(distribution)
+    upper = distribution.edges, distribution.n - counts, distribution.sds
+    lower = -distribution.edges[::-1], counts[::-1], distribution.sds[::-1]
     at_low = min(int(np.searchsorted(distribution.edges, low, side="left")), len(counts) - 1)
     at_high = max(int(np.searchsorted(distribution.edges, high, side="right")) - 1, 0)
     outside = counts[at_low] + distribution.n - counts[at_high]
@@ -248,7 +264,29 @@ def range_search(clip: float) -> Generator[tuple[Floats, float], Distribution, R
     if search.narrow:
         search = search.narrowed((yield np.linspace(search.low, search.high, NARROW + 1), 0.2))
         rest = 0.5
-    return range_at((yield search.last_edges(), rest), clip)
+    distribution = yield search.last_edges(), rest
+    if (search.low, search.high) == ZEROS_AND_ONES and (found := zeros_and_ones(distribution)) is not None:
+        return found
+    return range_at(distribution, clip)
+
+
+def zeros_and_ones(distribution: Distribution) -> Range | None:
+    """Return the bounds 0 and 1 where no row is detected below 0, between 0 and 1, or above 1; else None.
+
+    They are the bounds of a binomial response. They contain all numbers between 0 and 1, of which the noise
+    may hide a few.
+    """
+    edges = distribution.edges
+    counts = distribution.counts
+    below, above = (int(np.searchsorted(edges, end)) for end in (0.0, 1.0 - HAIR))
+    below -= 1
+    outside = np.array([counts[below], distribution.n - counts[above]])
+    rise = np.ptp(isotonic_regression(counts[below + 1 : above]).x)
+    largest = np.maximum(NONE_OUTSIDE * distribution.sds[[below, above]], 0.5)
+    if (outside > largest).any() or rise > max(FLAT * distribution.sds.max(), 0.5):
+        return None
+    found = range_between(distribution, float(edges[below]), float(edges[above]))
+    return replace(found, low=0.0, high=1.0)
 
 
 # ---- quantiles

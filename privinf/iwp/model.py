@@ -752,6 +752,9 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         options = {"Loss": self._loss, "Correction": _described(settings), **solved.options}
         if self._loss in {"exponential", "poisson"} and settings["correction"] == "exact":
             options["Noise inflation"] = f"{noise_inflation(system, solved.estimate.params):.3g}"
+        if multinomial:
+            levels = examples_noise_model(release)["label"]["levels"]
+            options["Reference level"] = f"{release.design.response} = {levels[0]!r}"
         linear = linear_system(system)
         design = release.design
         rsquared = scale = None
@@ -770,12 +773,21 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
                 model=type(self).__name__,
                 method=solved.method,
                 options=options,
-                settings=dict(settings),
+                settings=settings | _response_settings(release, multinomial),
                 rsquared=rsquared,
                 scale=None if scale is None else scale * design.y_scale**2,
                 notes=_notes(release, system, solved.estimate.params),
             ),
         )
+
+
+def _response_settings(release: Release, multinomial: bool) -> dict[str, Any]:
+    """Return which level of a label with two levels counts as 1, and for several levels its name."""
+    if multinomial:
+        return {"response": release.design.response}
+    levels = examples_noise_model(release)["label"].get("levels", ())
+    is_coded = len(levels) == 2 and (levels[1] is True or levels[1] != 1)
+    return {"level": levels[1]} if is_coded else {}
 
 
 def _described(settings: ExampleSettings) -> str:

@@ -55,6 +55,15 @@ from privinf.typing import (
 )
 from privinf.validation import check_array, check_choice, check_flag
 
+# Scale on which coefficients are effects, by loss.
+SCALES: Mapping[LossName, str] = {
+    "squared": "mean",
+    "quadratic": "mean of -1 and 1",
+    "logistic": "log odds",
+    "exponential": "half log odds",
+    "multinomial": "log odds",
+    "poisson": "log mean",
+}
 # Records times coefficients up to which a summary inverts the score test by default (about a second).
 QUICK = 20_000
 
@@ -334,15 +343,19 @@ class ExamplePredictions(Predictions):
         estimate = self.inference.estimate
         rows = self.rows(exog, transform)
         if self.loss != "poisson":
-            return predicted(estimate, rows, self.loss, scatter=self.statistics.scatter())
+            prediction = predicted(estimate, rows, self.loss, scatter=self.statistics.scatter())
+            return replace(prediction, quantity=self.quantity)
         try:
             ratio, se = self.dispersion
         except NotAvailableError as reason:
-            prediction = predicted(estimate, rows, self.loss)
             return replace(
-                prediction, observation=None, reason=f"they need the dispersion of the counts, and {reason}"
+                predicted(estimate, rows, self.loss),
+                observation=None,
+                reason=f"they need the dispersion of the counts, and {reason}",
+                quantity=self.quantity,
             )
-        return predicted(estimate, rows, self.loss, dispersion=max(ratio + 2.0 * se, 1.0))
+        prediction = predicted(estimate, rows, self.loss, dispersion=max(ratio + 2.0 * se, 1.0))
+        return replace(prediction, quantity=self.quantity)
 
     @cached_property
     def dispersion(self) -> tuple[float, float]:
@@ -401,6 +414,10 @@ class IWPGLMResults(Results):
     def loss(self) -> LossName:
         """Name of the loss that the fit minimizes."""
         return cast(ExampleSettings, self._context.settings)["loss"]
+
+    @property
+    def _scale_of_coefficients(self) -> str:
+        return SCALES[self.loss]
 
     def _check_settings(self) -> None:
         check_choice(self.loss, LossName, "loss")

@@ -42,6 +42,7 @@ from privinf.planning.response import (
 )
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Factor, Numeric
+from privinf.schema.formulas import terms_by_column
 from privinf.schema.table import check_schema
 from privinf.typing import Floats, PartyColumns, SpendingOptions, StudyFamily, TrustModel
 from privinf.validation import check_choice, check_count, check_fraction
@@ -67,6 +68,7 @@ NO_SLOPES = (
     "pi.stats.plan_mean(), or a share by pi.stats.plan_proportion()"
 )
 RESPONSE_COLUMN = "response"
+CONSTANT_TERM = "Intercept"  # patsy's name of the constant
 NO_STATUS = (
     "family='hazards' needs status=: pass the name of the column that is 1 if the time ends with the event "
     "and 0 if it is censored"
@@ -410,6 +412,15 @@ class Case:
     def word(self) -> str:
         """The stated one of epsilon, mu and rho."""
         return next(name for name in LEVEL_WORDS if name in self.spending)
+
+    @property
+    def columns_by_term(self) -> dict[str, list[str]]:
+        """Names of the columns of each term of the formula, without the constant."""
+        grouped: dict[str, list[str]] = {}
+        for column, term in terms_by_column(self.formula, self.schema).items():
+            if term != CONSTANT_TERM:
+                grouped.setdefault(term, []).append(column)
+        return grouped
 
     @property
     def budget(self) -> str:

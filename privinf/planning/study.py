@@ -17,6 +17,7 @@ from privinf.glm.model import GLM
 from privinf.glm.named import OLS, Logit, Poisson
 from privinf.glm.negative_binomial import NegativeBinomial
 from privinf.glm.results import LOSSES
+from privinf.inference.intervals import JointDistribution, joint_distribution
 from privinf.iwp.model import IWPGLM
 from privinf.lasso.model import DebiasedLasso
 from privinf.mixing.model import DGMOLS, RMGMOLS
@@ -168,6 +169,25 @@ ESTIMATORS: Mapping[str, Estimator] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class JointTest:
+    """Wald test of one simulated fit that all k coefficients of a term of the formula are zero.
+
+    Attributes
+    ----------
+    covariance : ndarray, shape (k, k)
+    distribution : JointDistribution
+    """
+
+    covariance: Floats
+    distribution: JointDistribution
+
+    def power(self, effects: Floats, alpha: float) -> float:
+        """Return the power at these true coefficients, of which the estimates are about normal."""
+        distance = float(effects @ np.linalg.solve(self.covariance, effects))
+        return self.distribution.power(distance, alpha)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Cell:
     """Results of the simulation of one estimator.
 
@@ -186,6 +206,8 @@ class Cell:
         the case.
     reason : str
         Why there is no interval, in the words of a fit that had none.
+    joint : tuple of dict of str to JointTest
+        Tests of the terms of the formula, a dict per fit; without the terms that a fit identifies too weakly.
     """
 
     name: str
@@ -196,6 +218,18 @@ class Cell:
     identified: Floats
     fits: int
     reason: str
+    joint: tuple[Mapping[str, JointTest], ...] = ()
+
+    def joint_power(self, term: str, effects: Floats, alpha: float) -> float:
+        """Return the power of the Wald test of a term; nan where most fits identify it too weakly.
+
+        As in `power`, a fit that identifies a coefficient of the term too weakly counts as one that does not
+        detect the effect.
+        """
+        tests = [tests[term] for tests in self.joint if term in tests]
+        if not tests or len(tests) < USABLE * len(self.joint):
+            return math.nan
+        return sum(test.power(effects, alpha) for test in tests) / len(self.joint)
 
     def power(self, effects: Floats, alpha: float, places: Sequence[int]) -> Floats:
         r"""Return the power of two-sided tests of these effects; nan where most fits are weak.
@@ -256,7 +290,7 @@ def most_fits(case: Case) -> int:
 class Tables:
     """Simulated rows of one study, which all cases of as many people share, up to `MOST_KEPT` rows.
 
-    Widths of fits to them are kept too, by case, estimator and number of the table.
+    Widths and joint tests of fits to them are kept too, by case, estimator and number of the table.
     """
 
     def __init__(self) -> None:
@@ -264,6 +298,7 @@ class Tables:
         self._rows = 0
         self._schemas: dict[int, Schema] = {}
         self.widths: dict[tuple[object, ...], Floats] = {}
+        self.joint: dict[tuple[object, ...], Mapping[str, JointTest]] = {}
 
     def key(self, case: Case, name: str, number: int) -> tuple[object, ...]:
         """Return the key of a fit among `widths`."""
@@ -295,6 +330,7 @@ def simulated(
     tables = tables or Tables()
     none = np.full(len(case.which), np.nan)
     fits: dict[str, list[Floats]] = {name: [] for name in names}
+    joint: dict[str, list[Mapping[str, JointTest]]] = {name: [] for name in names}
     cannot: dict[str, str] = {}
     reasons: dict[str, str] = {}
     active = list(names)
@@ -308,13 +344,18 @@ def simulated(
             key = tables.key(case, name, number)
             if key in tables.widths:
                 fits[name].append(tables.widths[key])
+                joint[name].append(tables.joint.get(key, {}))
                 continue
             frame = tables.rows(case, number, rng) if frame is None else frame
             try:
-                tables.widths[key] = _widths(case, ESTIMATORS[name].fit(case, frame, noise[name]))
+                result = ESTIMATORS[name].fit(case, frame, noise[name])
+                tables.widths[key] = _widths(case, result)
+                tables.joint[key] = _joint_tests(case, result)
                 fits[name].append(tables.widths[key])
+                joint[name].append(tables.joint[key])
             except NotAvailableError as error:
                 fits[name].append(none)
+                joint[name].append({})
                 if name not in reasons and not _noise_is_why(case, name, frame, str(error)):
                     cannot[name] = str(error)
                 reasons[name] = str(error)
@@ -326,7 +367,12 @@ def simulated(
             active = [name for name in active if name not in wider]
         if not active:
             break
-    return tuple(_cell(name, case, fits[name], cannot.get(name), reasons.get(name, "")) for name in names)
+    return tuple(
+        replace(
+            _cell(name, case, fits[name], cannot.get(name), reasons.get(name, "")), joint=tuple(joint[name])
+        )
+        for name in names
+    )
 
 
 def _noise_is_why(case: Case, name: str, frame: pd.DataFrame, reason: str) -> bool:
@@ -360,6 +406,22 @@ def _widths(case: Case, result: Any) -> Floats:
     ends = intervals.loc[list(case.which)].to_numpy(dtype=np.float64)
     weak = np.isin(case.which, list(result.weakly_identified.index))
     return np.where(weak | ~np.isfinite(ends).all(axis=1), np.nan, ends[:, 1] - ends[:, 0])
+
+
+def _joint_tests(case: Case, result: Any) -> dict[str, JointTest]:
+    """Return the Wald tests of the terms of which a fit identifies every coefficient."""
+    estimate = result.estimate
+    if estimate.cov is None:
+        return {}
+    weak = set(result.weakly_identified.index)
+    tests = {}
+    for term, names in case.columns_by_term.items():
+        if weak.isdisjoint(names) and set(names) <= set(estimate.names):
+            R = np.eye(len(estimate.names))[[estimate.names.index(name) for name in names]]
+            covariance = R @ estimate.cov @ R.T
+            if np.linalg.eigvalsh(covariance)[0] > 0.0:
+                tests[term] = JointTest(covariance=covariance, distribution=joint_distribution(estimate, R))
+    return tests
 
 
 def _identified(widths: Floats) -> Floats:

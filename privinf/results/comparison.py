@@ -49,6 +49,23 @@ MAKETABLES = {
 BY_SCORES = (
     "Brackets contain {:g}% intervals from score tests, where the noise is too strong for normal inference."
 )
+# Where fits have coefficients on several scales, which the row of this label states.
+SCALE_ROW = "scale"
+MIXED_SCALES = (
+    "The row scale states on which scale the coefficients of each fit are effects: coefficients on different "
+    "scales cannot be compared."
+)
+# Scales of the coefficients of statsmodels' models by class, and of its GLM by link.
+SCALES = {
+    **dict.fromkeys(("OLS", "WLS", "GLS", "GLSAR", "RLM", "QuantReg", "MixedLM"), "mean"),
+    **dict.fromkeys(("Logit", "MNLogit"), "log odds"),
+    **dict.fromkeys(("Poisson", "NegativeBinomial", "NegativeBinomialP", "GeneralizedPoisson"), "log mean"),
+    "Probit": "probit",
+    "PHReg": "log hazard",
+}
+LINK_SCALES = {"Identity": "mean", "Logit": "log odds", "Log": "log mean", "Probit": "probit"}
+UNIT = "{} hold for the unit of privacy {} and the neighboring relation {}."
+CODED = "Response of {}: {}."
 UNKNOWN_CELL = "-"  # in place of an error or an interval that a fit does not have
 MAKETABLES_FACTS = {"N": "nobs", "r2": "r_squared", "se_type": "cov_type"}
 
@@ -131,7 +148,7 @@ class Comparison:
             summary.add_text(BY_SCORES.format(95))
         if any(_flags(result).marked for result in self.results.values()):
             summary.add_text(FLAGGED)
-        if text := self._total_text():
+        for text in self._texts():
             summary.add_text(text)
         assumptions: dict[str, list[str]] = {}
         for name, report in reports.items():
@@ -175,8 +192,9 @@ class Comparison:
         -------
         str
             Two rows per coefficient, one column per fit, and rows for the number of records, epsilon (with
-            delta) and cautions. The note below the table states the budget of all private fits together,
-            responses that are not protected, and the weakly identified coefficients.
+            delta) and cautions, and for the scale of the coefficients if it differs between fits. The note
+            below the table states the unit of privacy and the neighboring relation, the budget of all private
+            fits together, responses that are not protected, and the weakly identified coefficients.
 
         Raises
         ------
@@ -200,7 +218,7 @@ class Comparison:
         if cells == "se" and any(map(_has_score_intervals, self.results.values())):
             note.append(BY_SCORES.format(100 * (1 - alpha)))
         note += [STAR_NOTE] if stars else []
-        note += [text] if (text := self._total_text()) else []
+        note += self._texts()
         for fit, result in self.results.items():
             if not isinstance(result, FittedResult):
                 continue
@@ -223,11 +241,32 @@ class Comparison:
         """Return the rows below the coefficients: a cell per fit, by name of the row."""
         fits = self.results.values()
         facts = {"N": [*map(counted_records, fits)], "epsilon": [*map(_cost, fits)]}
+        if self._mixes_scales:
+            facts = {SCALE_ROW: [scale or UNKNOWN_CELL for scale in map(_scale, fits)]} | facts
         cautions = [caution_kinds(getattr(result, "cautions", ())) for result in fits]
         facts |= {"cautions": cautions} if any(cautions) else {}
         noise = ["" if (report := _report(result)) is None else report.stamp for result in fits]
         facts |= {"noise": noise} if any(noise) else {}
         return facts
+
+    @property
+    def _mixes_scales(self) -> bool:
+        return len(set(map(_scale, self.results.values()))) > 1
+
+    def _texts(self) -> list[str]:
+        """Return sentences on scales, coded responses, the unit of privacy and the total budget."""
+        texts = [MIXED_SCALES] if self._mixes_scales else []
+        for fit, result in self.results.items():
+            if isinstance(result, FittedResult) and result.model.coded_response:
+                texts.append(CODED.format(fit, result.model.coded_response))
+        units: dict[tuple[str, str], list[str]] = {}
+        for fit, result in self.results.items():
+            if (report := _report(result)) is not None:
+                units.setdefault((report.unit, report.relation), []).append(fit)
+        for (unit, relation), fits in units.items():
+            subject = "Epsilon and delta" if len(units) == 1 else f"Epsilon and delta of {', '.join(fits)}"
+            texts.append(UNIT.format(subject, unit, relation))
+        return [*texts, text] if (text := self._total_text()) else texts
 
     def _total_text(self) -> str:
         """Return a sentence about the budget of all private fits together; empty for fewer than two."""
@@ -409,6 +448,16 @@ def _intervals(result: Any, alpha: float) -> Floats:
 def _flags(result: Any) -> Flags:
     """Return the flags of a private result; none of another one."""
     return flags_of(result) if isinstance(result, FittedResult) else Flags()
+
+
+def _scale(result: Any) -> str:
+    """Return the scale on which coefficients are effects; empty where it is unknown."""
+    if isinstance(result, FittedResult):
+        return result._scale_of_coefficients
+    model = getattr(result, "model", None)
+    link = getattr(getattr(model, "family", None), "link", None)
+    known = SCALES if link is None else LINK_SCALES
+    return known.get(type(model if link is None else link).__name__, "")
 
 
 def _report(result: Any) -> PrivacyReport | None:

@@ -33,6 +33,7 @@ from privinf.results.notes import (
     with_imputation,
 )
 from privinf.schema import Design
+from privinf.schema.declared import Level
 from privinf.typing import Floats
 
 ROWS_ALONE = (
@@ -130,10 +131,17 @@ class Context:
 
     @property
     def response(self) -> str:
-        """Name of the response; empty for means, which have none, and "y" where there is no design."""
+        """Name of the response; empty for means, which have none, and "y" where nothing states it."""
         if self.model == MEANS:
             return ""
-        return "y" if self.design is None else self.design.response
+        stored = self.settings.get("response", "y")
+        return str(stored) if self.design is None else self.design.response
+
+    @property
+    def response_level(self) -> Level | None:
+        """Level of the response that counts as 1; None where the response is a number."""
+        level: Level | None = self.settings.get("level")
+        return self.design.outcome.level if level is None and self.design is not None else level
 
     @property
     def imputed(self) -> bool:

@@ -43,6 +43,7 @@ COST_COLUMNS = ("epsilon", "delta", "mu", "rho", "unit", "relation", "trust", "s
 GLANCE = (
     "model",
     "response",
+    "response_level",
     "nobs",
     "df_resid",
     "r_squared",
@@ -114,7 +115,8 @@ class Export:
     def glance(self) -> pd.DataFrame:
         """Return a table with one row about the fit: size, measures of fit, identification and privacy.
 
-        Table with the columns ``model``, ``response``, ``nobs``, ``df_resid``, ``r_squared``, ``sigma``,
+        Table with the columns ``model``, ``response``, ``response_level`` (level of a text response that
+        counts as 1; None where the response is a number), ``nobs``, ``df_resid``, ``r_squared``, ``sigma``,
         ``cov_type``, ``target``, ``identification``, ``weak``, ``cautions`` (kinds of cautions), ``epsilon``,
         ``delta``, ``mu``, ``rho``, ``unit``, ``relation``, ``trust``, ``secure``. Missing entries are nan.
 
@@ -134,6 +136,7 @@ class Export:
         row = {
             "model": result.model.name,
             "response": result.model.endog_names,
+            "response_level": result.model.response_level,
             "nobs": result.nobs,
         }
         row |= {name: _value_or(fact, math.nan) for name, fact in facts.items()}

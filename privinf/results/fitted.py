@@ -20,10 +20,11 @@ from privinf.results.delegation import delegated
 from privinf.results.fit_statistics import FitStatistics
 from privinf.results.hypotheses import LinearTests
 from privinf.results.prediction import Predictions
-from privinf.results.rendering import SummaryColumn
+from privinf.results.rendering import NO_ANOVA, SummaryColumn, coded_response, unavailable
 from privinf.results.resampling import Resampling
 from privinf.results.score_inference import ScoreTests
 from privinf.results.wald import Inference
+from privinf.schema.declared import Level
 
 if TYPE_CHECKING:
     from privinf.inference.score_test import Identification
@@ -41,16 +42,26 @@ class ModelLabels:
     endog_names : str
         Name of the response; empty for means, which have none.
     exog_names : list of str
+    response_level : str, bool, number or None
+        Level of a response with two levels that counts as 1; None where the response is a number.
     """
 
     name: str
     endog_names: str
     exog_names: list[str]
+    response_level: Level | None = None
+    endog = unavailable("endog", NO_ANOVA)  # what anova_lm of statsmodels reads first
+    exog = unavailable("exog", NO_ANOVA)
 
     @property
     def title(self) -> str:
         """Model and response, as the head of a page or of a plot."""
         return ": ".join(filter(None, (self.name or "Private fit", self.endog_names)))
+
+    @property
+    def coded_response(self) -> str:
+        """Which level counts as 1, as in "died, 1 = 'yes'"; empty where the response is a number."""
+        return "" if self.response_level is None else coded_response(self.endog_names, self.response_level)
 
 
 @error_boundaries
@@ -148,7 +159,8 @@ class FittedResult(Cautious):
     @property
     def model(self) -> ModelLabels:
         """Names of model, response and coefficients."""
-        return ModelLabels(self._context.model, self._context.response, list(self.names))
+        context = self._context
+        return ModelLabels(context.model, context.response, list(self.names), context.response_level)
 
     @property
     def method(self) -> str:
@@ -337,6 +349,11 @@ class FittedResult(Cautious):
     get_prediction = delegated("_predictions", Predictions.get_prediction)
 
     # ---- what the class of a method adds beside its components
+
+    @property
+    def _scale_of_coefficients(self) -> str:
+        """Scale on which coefficients are effects, for tables of several fits."""
+        return "mean"
 
     def _warn_if_weak(self, subject: str, jointly: bool = True) -> None:
         for category, text in self._inference.warnings_about(subject, jointly):

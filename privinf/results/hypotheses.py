@@ -246,6 +246,17 @@ class LinearTests:
         Returns
         -------
         WaldTestResults of statsmodels; ``.table`` has one row per term.
+
+        Notes
+        -----
+        Tests are chi-square tests, or F tests where `use_t` is True, as in statsmodels. The degrees of
+        freedom of an F test belong to the sampling error alone, because the variance of the noise is known.
+        By Satterthwaite's formula the denominator therefore has ``df_resid * (V / V_sampling)**2`` degrees of
+        freedom, where V is the variance of the tested combination and V_sampling its part without noise. This
+        number can be larger than the number of rows, and then the F test is nearly the chi-square test.
+        Without noise it is `df_resid`.
+
+        **Privacy.** Post-processing.
         """
         grouped = terms(self.inference.names, self.inference.context.design)
         identity = np.eye(len(self.inference.names))

@@ -160,11 +160,18 @@ def ratios(result: FittedResult, title: str, alpha: float) -> RatioFrame:
     level = 100 * (1 - alpha)
     note = [privacy_note(result.privacy, result._context.records(result.nobs)), INTERVALS.format(level)]
     flags = flags_of(result)
+    note += response_sentences(result)
     note += caution_sentences(result, flags)
     object.__setattr__(frame, "paper_head", f"{level:g}% interval")
     object.__setattr__(frame, "paper_note", " ".join(note))
     object.__setattr__(frame, "paper_marked", flags.marked)
     return frame
+
+
+def response_sentences(result: FittedResult) -> list[str]:
+    """Return which level of a response with two levels counts as 1; nothing where it is a number."""
+    coded = result.model.coded_response
+    return [f"Response: {coded}."] if coded else []
 
 
 def caution_sentences(result: FittedResult, flags: Flags) -> list[str]:
@@ -195,6 +202,7 @@ def paper_table(
         head = f"{100 * (1 - alpha):g}% interval"
         errors = _intervals(result, alpha, digits)
     note = [privacy_note(result.privacy, result._context.records(result.nobs))]
+    note += response_sentences(result)
     if result.privacy.response_in_clear:
         note.append(f"{result.model.endog_names} is NOT protected.")
     if shows_errors:

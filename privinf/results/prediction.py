@@ -24,6 +24,7 @@ from privinf.results.fit_statistics import FitStatistics
 from privinf.results.rendering import ROWS_STAY
 from privinf.results.wald import Inference
 from privinf.schema import Design
+from privinf.schema.declared import Level
 from privinf.schema.reading import named_rows, require_columns
 from privinf.typing import ColumnsLike, Floats, LossName, Names, Which
 from privinf.validation import check_array, check_choice, shown
@@ -32,6 +33,8 @@ ABSORBED = "predictions require the effects that this fit absorbed: write + C(fa
 NO_SCATTER = (
     "no residual variance was released, so prediction intervals for new observations cannot be computed"
 )
+PROBABILITY = "the probability of {} = {!r}"  # what predictions are of, if the response has two levels
+MEAN = "the mean of {}"
 TWO_VALUES = (
     "a new observation is 0 or 1. Use the predicted mean, which is its probability, and "
     "mean_ci, the interval of that probability"
@@ -65,12 +68,16 @@ class Prediction:
         Errors of new observations around the predicted means.
     reason : str
         Why there are none.
+    quantity : str
+        What is predicted: the mean of the response, or of a response with two levels the probability of the
+        level that counts as 1.
     """
 
     mean: MeanPrediction
     index: pd.Index[Any]
     observation: Observation | None = None
     reason: str = NO_SCATTER
+    quantity: str = "the mean"
 
     @property
     def predicted_mean(self) -> pd.Series[float]:
@@ -147,6 +154,9 @@ class Prediction:
             table |= {"mean_bias_bound": self.mean.bias}
         return pd.DataFrame(table, self.index)
 
+    def __repr__(self) -> str:
+        return f"Predictions of {self.quantity}\n{self.summary_frame().to_string(float_format='%.4g')}"
+
     @property
     def _observed(self) -> Observation:
         if self.observation is None:
@@ -175,6 +185,11 @@ class Predictions:
     def refusal(self) -> str:
         """Why this result predicts for no new row; empty where it does."""
         return ABSORBED if self.inference.context.absorbed else ""
+
+    @property
+    def quantity(self) -> str:
+        """What is predicted, for the results of `get_prediction`."""
+        return quantity_of(self.inference.context.response, self.inference.context.response_level)
 
     def rows(self, exog: ColumnsLike | None, transform: bool) -> tuple[Floats, pd.Index[Any]]:
         """Return the design matrix of new rows, shape (rows, p), and their labels."""
@@ -247,7 +262,13 @@ class Predictions:
             An array does not fit.
         """
         rows = self.rows(exog, transform)
-        return predicted(self.inference.estimate, rows, "squared", scatter=self.statistics.scatter())
+        prediction = predicted(self.inference.estimate, rows, "squared", scatter=self.statistics.scatter())
+        return replace(prediction, quantity=self.quantity)
+
+
+def quantity_of(response: str, level: Level | None) -> str:
+    """Return what predictions are of: a mean, or the probability of the level that counts as 1."""
+    return MEAN.format(response) if level is None else PROBABILITY.format(response, level)
 
 
 def predicted(
@@ -359,7 +380,7 @@ def prediction_rows(
             f"exog has shape {rows.shape}, but the model has {len(names)} coefficients: {', '.join(names)}"
         )
     rows = np.where(np.isnan(rows).any(axis=1, keepdims=True), np.nan, rows)
-    if design is not None and design.schema is None and design.names == tuple(names):
+    if design is not None and design.raw is None and design.names == tuple(names):
         warn_beyond(design.beyond_bounds(rows))
     return rows, table.index if isinstance(table, pd.DataFrame) else pd.RangeIndex(len(rows))
 

@@ -395,6 +395,10 @@ OTHER_COVARIANCE = (
     "cov_type="
 )
 NO_ROWS_HERE = "a result holds no rows to remove; save(records=False) leaves out the release"
+NO_ANOVA = (
+    "a result holds no rows, from which anova_lm() computes sums of squares. result.wald_test_terms() tests "
+    "each term of the formula, and result.compare_f_test(smaller) compares nested fits of one release"
+)
 NO_OPTIMIZER = (
     "no likelihood was optimized; `identification` and the notes show whether the release was strong enough"
 )
@@ -419,6 +423,11 @@ def unavailable(name: str, reason: str) -> Any:
 
     raise_reason.__name__ = name
     return property(raise_reason, doc=f"Not available: {reason}.")
+
+
+def coded_response(name: str, level: object) -> str:
+    """Return which level of a response counts as 1, as in "died, 1 = 'yes'"."""
+    return f"{name}, 1 = {level!r}"
 
 
 class UnavailableAttributes:

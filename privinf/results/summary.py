@@ -37,7 +37,7 @@ from privinf.results.notes import (
     must_read,
     sentence,
 )
-from privinf.results.rendering import FLAG_MARK, Fact, PrivateSummary, shown_pvalue
+from privinf.results.rendering import FLAG_MARK, Fact, PrivateSummary, coded_response, shown_pvalue
 from privinf.results.wald import STEEP
 from privinf.typing import Floats, SummaryNotes
 from privinf.validation import check_choice, check_flag, check_fraction
@@ -56,6 +56,7 @@ NO_SAMPLING_ERRORS = (
 PER_DF = "Per df, as F:"
 # A row at the head of every table of a fit whose response went out as it is.
 UNPROTECTED = "{} is NOT protected"
+RESPONSE_LABEL = "Response:"  # of that row, and of the row that states which level counts as 1
 OBSERVATIONS = "No. Observations:"
 ESTIMATED_OBSERVATIONS = "Observations (est.):"  # where incomplete rows were dropped
 NOT_PRIVATE = "NOT PRIVATE"  # the same of a fit with seeded noise, or without any
@@ -474,7 +475,12 @@ def _model_facts(
 ) -> tuple[list[Fact], list[Fact]]:
     name = result.model.endog_names if options.yname is None else options.yname
     alarms = [("Privacy:", NOT_PRIVATE)] if result.privacy.stamp else []
-    alarms += [("Response:", UNPROTECTED.format(name))] if result.privacy.response_in_clear else []
+    level = result.model.response_level
+    coded = "" if level is None else coded_response(name, level)
+    if result.privacy.response_in_clear:
+        alarms += [(RESPONSE_LABEL, UNPROTECTED.format(f"{coded}," if coded else name))]
+    elif coded:
+        alarms += [(RESPONSE_LABEL, coded)]
     if flags.weak:
         alarms += [NO_ERRORS if _strong_without_errors(result) else (WEAK_LABEL, flags.weak)]
     alarms += [(DOUBTED_LABEL, flags.doubted)] if flags.doubted else []

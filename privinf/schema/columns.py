@@ -1,8 +1,9 @@
 """Columns of one release for many regressions, and the part that a formula reads.
 
 A formula is answered where each of its columns is a sum of released columns: another coding of a factor is,
-and so is, by the constant, a column that is not centered. A product or a power is one only if it was
-released.
+and so is, by the constant, a column that is not centered. A factor with numbers as levels is a sum of its
+indicators, and where it has two levels, an indicator is a sum of the constant and the number. A product or a
+power is one only if it was released.
 """
 
 from __future__ import annotations
@@ -19,12 +20,17 @@ from privinf.schema.declared import Factor, Level
 from privinf.schema.design import Design, design_of
 from privinf.schema.formulas import formula_columns, syntax
 from privinf.schema.table import Schema
-from privinf.schema.terms import Column, Indicator, Piece
+from privinf.schema.terms import Column, Contrast, Indicator, Piece, Plain
 from privinf.typing import Floats
 from privinf.validation import shown
 
 Product: TypeAlias = frozenset[Piece]
 Fitted = TypeVar("Fitted")
+DECLARED_BEFORE = "products, powers and other functions must be declared as columns before the release"
+AS_NUMBER = (
+    "the release has the column {0!r} as a number, so write {0} in the formula, without C(); for a factor, "
+    "declare C({0}) as a column before the release"
+)
 
 
 def columns_design(schema: Schema, columns: Sequence[str], *, radius: float | None = None) -> Design:
@@ -230,9 +236,14 @@ class _ReleasedColumns:
         except KeyError:
             raise NotAvailableError(
                 f"column {column.name!r} is not a linear combination of the released columns "
-                f"{', '.join(self.names)}: products, powers and other functions must be declared "
-                "as columns before the release"
+                f"{', '.join(self.names)}: {self._remedy(column)}"
             ) from None
+
+    def _remedy(self, column: Column) -> str:
+        """Return what to write, or to release, in place of a column that is not a sum of released columns."""
+        names = {piece.column for piece in column.pieces if isinstance(piece, Indicator | Contrast)}
+        numbers = [name for name in names if frozenset({Plain(name)}) in self.places]
+        return AS_NUMBER.format(numbers[0]) if numbers and len(column.pieces) == 1 else DECLARED_BEFORE
 
     def scaled_span(self, column: Column) -> Floats:
         """Return user units of a column as a sum of the released columns in scaled units."""
@@ -246,21 +257,53 @@ class _ReleasedColumns:
         """Return a product as a sum of released columns, user units.
 
         The indicator of a level that was not released is 1 less those of all others; `coded` are the factors
-        that were expanded so already.
+        that were expanded so already. A number with levels is the sum of its levels times their indicators.
         """
         span = np.zeros(len(self.names))
         if product in self.places:
             return np.asarray(self.sums[self.places[product]], dtype=np.float64)
         for piece in product:
+            rest = product - {piece}
+            if isinstance(piece, Indicator) and (numbers := self._two_numbers(piece, rest)) is not None:
+                level, other = numbers
+                number = self._span(rest | {Plain(piece.column)}, column, coded)
+                return (number - other * self._span(rest, column, coded)) / (level - other)
             if isinstance(piece, Indicator) and piece.column not in coded:
-                rest = product - {piece}
                 expanded = coded | {piece.column}
                 span += self._span(rest, column, expanded)
                 for level in self._levels(piece):
                     span -= self._span(rest | {Indicator(piece.column, level)}, column, expanded)
                 return span
+            if weights := self._weights(piece):
+                for level, weight in weights.items():
+                    span += weight * self._span(rest | {Indicator(piece.column, level)}, column, coded)
+                return span
         span[self.place(column)] = 1.0  # which raises
         return span
+
+    def _weights(self, piece: Piece) -> Mapping[Level, float]:
+        """Return the value of a piece by the level of its factor; empty for a piece of no factor."""
+        if isinstance(piece, Contrast):
+            return dict(zip(piece.levels, piece.weights, strict=True))
+        if not isinstance(piece, Plain) or piece.column not in self.schema:
+            return {}
+        declared = self.schema[piece.column]
+        if not isinstance(declared, Factor) or declared.categorical:
+            return {}
+        return {level: float(level) for level in declared.levels}
+
+    def _two_numbers(self, piece: Indicator, rest: Product) -> tuple[float, float] | None:
+        """Return the levels of a factor, the indicator's first, if it was released as one of two numbers.
+
+        `rest` are the other pieces of the product.
+        """
+        declared = self.schema[piece.column]
+        assert isinstance(declared, Factor)
+        others = self._levels(piece)
+        is_number = len(others) == 1 and not declared.categorical and declared.other is None
+        if not is_number or rest | {Plain(piece.column)} not in self.places:
+            return None
+        return float(piece.level), float(others[0])
 
     def _levels(self, piece: Indicator) -> list[Level]:
         declared = self.schema[piece.column]

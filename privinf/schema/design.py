@@ -552,14 +552,14 @@ class Design:
         ----------
         table : table
             New rows with the columns of the formula, without missing values. Do not pass the rows to which
-            the model was fitted.
+            the model was fitted: the texts state numbers of rows.
 
         Returns
         -------
         dict of str to str
-            Names of the columns with values beyond their bounds or knots, and a text about each column. The
-            texts depend on the public declarations alone. A text states that a spline is constant beyond its
-            boundary knots, or that the fit clipped the column to its declared bounds.
+            Names of the columns with values beyond their bounds or knots, and a text about each column. A
+            text states which bound or boundary knot is passed in how many of the new rows, and what the fit
+            does there: a spline is constant, and other columns were clipped to their declared bounds.
         """
         reader = self.reading.open(table, "raise")
         return inputs_beyond(self.inputs, self.raw or self.columns, self.schema, reader)

@@ -26,6 +26,8 @@ TOP_LINES = """\
 # Public facts about a table{}
 # low, high: bounds in the column's own unit (numbers, or dates such as 1990-01-01); values beyond a
 # bound are clipped to it. levels: every value that may occur. Blanks ("" and []) are to be filled in.
+# A column of 0 and 1, or of true and false, has low = 0 and high = 1; a logistic regression takes it as
+# its response. A text response has two levels, of which the second counts as 1.
 """
 DECLARED = ": they were declared, not read from its rows."
 BOUGHT = ", some of them bought with a privacy budget, see [bought]."

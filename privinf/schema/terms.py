@@ -384,6 +384,14 @@ class Response:
         return cls(Column.from_dict(content["column"]), content["public"], bounds)
 
     @property
+    def level(self) -> Level | None:
+        """Level that counts as 1, of a factor with two levels; None where the response is a number."""
+        match self.column.pieces:
+            case (Indicator(level=level),):
+                return level
+        return None
+
+    @property
     def protected_bounds(self) -> Interval:
         """Bounds of a protected response; SensitivityError for a public one, which has no sensitivity."""
         if self.bounds is None:

@@ -15,6 +15,7 @@ from .describe import describe as describe
 from .means import MeanResult as MeanResult
 from .means import mean as mean
 from .means import ttest_1samp as ttest_1samp
+from .planning import GroupPlans as GroupPlans
 from .planning import SamplePlan as SamplePlan
 from .planning import plan_counts as plan_counts
 from .planning import plan_difference as plan_difference
@@ -35,6 +36,7 @@ from .totals import sum as sum
 __all__ = [
     "CountsResult",
     "Description",
+    "GroupPlans",
     "GroupQuantilesResult",
     "GroupsResult",
     "MeanResult",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -25,10 +25,14 @@ from privinf.stats.means import MeanModel, laplace_tail
 from privinf.typing import CountTarget, NoiseChoice, Pair, SampleKind, SpendingOptions
 from privinf.validation import check_choice, check_count, check_fraction, check_number, check_positive
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 LARGEST_SAMPLE = 10**9
 MOST_EXACT = 100_000  # people up to which a share has its exact interval, as released; beyond it is the same
 MOST_GROUPS = 12  # groups of a planned mean of a group; with more, the width is the same
 LARGEST_LEVEL = 500.0  # epsilon, mu or rho up to which `budget_for` looks
+SHARES_HAIR = 1e-6  # by which the sum of guessed shares may differ from 1
 GROUP_REFUSALS = dict.fromkeys(
     ("by", "groups"),
     "is not an argument of a plan: pass share=, the guessed share of the people who are in the group",
@@ -124,14 +128,15 @@ class PlannedMean(SampleModel):
 class PlannedGroupMean(SampleModel):
     """The mean of one group, to which `share` of the people belong; units as in `PlannedMean`.
 
-    The other people form groups of equal sizes, as many as have the same share, and at most `MOST_GROUPS`
-    groups in total.
+    The other groups have the shares `others`. By default they have equal sizes, and they are as many as have
+    the same share, at most `MOST_GROUPS` groups in total.
     """
 
     mean: float
     sd: float
     half: float
     share: float
+    others: tuple[float, ...] = ()
     kind: SampleKind = "groups"
 
     @property
@@ -142,6 +147,8 @@ class PlannedGroupMean(SampleModel):
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of groups."""
+        if self.others:
+            return (1 + len(self.others),)
         return (min(max(math.ceil(1.0 / self.share), 2), MOST_GROUPS),)
 
     def expected(self, n: float, sds: tuple[float, ...], laplace: bool, level: float) -> Expected:
@@ -149,7 +156,8 @@ class PlannedGroupMean(SampleModel):
         n = max(round(n), 2)
         a, _, b = sds
         (k,) = self.shape
-        N = n * np.array([self.share, *[(1.0 - self.share) / (k - 1)] * (k - 1)])
+        others = self.others or ((1.0 - self.share) / (k - 1),) * (k - 1)
+        N = n * np.array([self.share, *others])
         bias = np.where(MIN_COUNT_SDS * a < N, a**2 * (1.0 + self.mean**2) / N, 0.0)
         P = N * (1.0 - self.mean**2 - self.sd**2) + bias
         model = GroupModel.from_sums(N, N * self.mean, P, n, (a, b), laplace=laplace)
@@ -440,11 +448,8 @@ class SamplePlan:
         str
             A table with one line per number of people.
         """
-        sds, laplace = self._noise()
-        budget = ", ".join(f"{name} {value:g}" for name, value in self.spending.items())
         lines = [
-            f"Planned {self.model.title}: {budget}; {100 * self.confidence_level:g}% intervals; "
-            f"{'Laplace' if laplace else 'Gaussian'} noise" + ("" if any(sds) else " of size 0"),
+            f"Planned {self.model.title}: {self.described}",
             "",
             f"{'n':>10}  {'width':>10}  {'se':>10}  {'se without noise':>16}",
         ]
@@ -459,6 +464,16 @@ class SamplePlan:
 
     def __repr__(self) -> str:
         return self.summary()
+
+    @property
+    def described(self) -> str:
+        """Budget, level of the intervals and distribution of the noise, as text."""
+        sds, laplace = self._noise()
+        budget = ", ".join(f"{name} {value:g}" for name, value in self.spending.items())
+        return (
+            f"{budget}; {100 * self.confidence_level:g}% intervals; "
+            f"{'Laplace' if laplace else 'Gaussian'} noise" + ("" if any(sds) else " of size 0")
+        )
 
     @property
     def _level(self) -> str:
@@ -484,6 +499,175 @@ class SamplePlan:
         return lambda expected: expected.power(size, self.confidence_level) >= aim
 
 
+@error_boundaries
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class GroupPlans:
+    """Widths and power of the means of several groups of one release, by the number of people.
+
+    Made by `plan_mean` with several shares.
+
+    Attributes
+    ----------
+    plans : mapping of group to SamplePlan
+        The plan of each group.
+    shares : sequence of float
+        Guessed shares of the groups.
+
+    Notes
+    -----
+    **Privacy.** No rows are read, and nothing is charged.
+    """
+
+    plans: Mapping[Any, SamplePlan]
+    shares: Sequence[float]
+
+    def width(self, n: int) -> pd.Series[float]:
+        """Return the expected width of the interval of each group's mean.
+
+        Parameters
+        ----------
+        n : int
+            Number of people in the table.
+
+        Returns
+        -------
+        Series
+            Upper end minus lower end, by group.
+        """
+        return self._by_group(lambda plan: plan.width(n), "width")
+
+    def se(self, n: int) -> pd.Series[float]:
+        """Return the expected standard error of each group's mean, sampling and noise together.
+
+        Parameters
+        ----------
+        n : int
+            Number of people in the table.
+
+        Returns
+        -------
+        Series
+            Standard errors by group.
+        """
+        return self._by_group(lambda plan: plan.se(n), "se")
+
+    def se_without_noise(self, n: int) -> pd.Series[float]:
+        """Return the expected standard error of each group's mean without privacy noise.
+
+        Parameters
+        ----------
+        n : int
+            Number of people in the table.
+
+        Returns
+        -------
+        Series
+            Standard errors by group.
+        """
+        return self._by_group(lambda plan: plan.se_without_noise(n), "se without noise")
+
+    def power(self, n: int, effect: float) -> pd.Series[float]:
+        """Return the power of each group: the probability that its interval excludes a distant value.
+
+        Parameters
+        ----------
+        n : int
+            Number of people in the table.
+        effect : float
+            Distance of the true mean from the value under the null hypothesis.
+
+        Returns
+        -------
+        Series
+            Power of the two-sided test of each group.
+        """
+        return self._by_group(lambda plan: plan.power(n, effect), "power")
+
+    def n_for(self, width: float | None = None, *, effect: float | None = None, power: float = 0.8) -> int:
+        """Return the number of people with which every group attains a width or a power.
+
+        Parameters
+        ----------
+        width : float, optional
+            Target width of the intervals. Pass either `width` or `effect`.
+        effect : float, optional
+            Distance of the true mean from the null value, which the test is to detect.
+        power : float
+            Probability with which the test detects `effect`.
+
+        Returns
+        -------
+        int
+            The least number of people in the table, to 0.5%.
+
+        Raises
+        ------
+        NotAvailableError
+            No number of people up to 1,000,000,000 is enough for some group.
+        """
+        return max(plan.n_for(width, effect=effect, power=power) for plan in self.plans.values())
+
+    def budget_for(
+        self, n: int, width: float | None = None, *, effect: float | None = None, power: float = 0.8
+    ) -> float:
+        """Return the budget with which every group attains a width or a power.
+
+        Parameters
+        ----------
+        n : int
+            Number of people in the table.
+        width : float, optional
+            Target width of the intervals. Pass either `width` or `effect`.
+        effect : float, optional
+            Distance of the true mean from the null value, which the test is to detect.
+        power : float
+            Probability with which the test detects `effect`.
+
+        Returns
+        -------
+        float
+            Epsilon, or mu or rho if the plan has mu or rho; to 0.5%, rounded up to four digits.
+
+        Raises
+        ------
+        NotAvailableError
+            Even without noise this number of people is not enough for some group.
+        """
+        return max(plan.budget_for(n, width, effect=effect, power=power) for plan in self.plans.values())
+
+    def summary(self) -> str:
+        """Return the plan as text: expected widths of every group for several numbers of people.
+
+        Returns
+        -------
+        str
+            A table with one line per group.
+        """
+        import pandas as pd
+
+        first = next(iter(self.plans.values()))
+        table = pd.DataFrame({f"n = {n:,}": self.width(n) for n in (1_000, 10_000, 100_000)})
+        table.insert(0, "share", self.shares)
+        return "\n".join(
+            [
+                f"Planned means of {len(self.plans)} groups: {first.described}",
+                "",
+                "Width of the interval, by group and number of people",
+                table.to_string(float_format="{:.4g}".format),
+                "",
+                "n_for(width=...), n_for(effect=...), budget_for(n, ...) and power(n, ...)",
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _by_group(self, quantity: Callable[[SamplePlan], float], name: str) -> pd.Series[float]:
+        import pandas as pd
+
+        return pd.Series({group: quantity(plan) for group, plan in self.plans.items()}, name=name)
+
+
 def _people(n: int) -> float:
     return float(check_count(n, "n", least=2))
 
@@ -505,14 +689,14 @@ def plan_mean(
     bounds: Pair,
     sd: float,
     mean: float | None = None,
-    share: float | None = None,
+    share: float | Sequence[float] | Mapping[Any, float] | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     mu: float | None = None,
     rho: float | None = None,
     noise: NoiseChoice = "auto",
     confidence_level: float = 0.95,
-) -> SamplePlan:
+) -> SamplePlan | GroupPlans:
     """Plan a mean: the width of its interval and the power of its test, by the number of people.
 
     Parameters
@@ -523,10 +707,12 @@ def plan_mean(
         Guess of the standard deviation of the values.
     mean : float, optional
         Guess of their mean; default: the middle of the bounds.
-    share : float, optional
-        Guess of the share of the people who are in one group. The plan is then for the mean of this group in
-        a result of `mean` with ``by=``. ``sd`` and ``mean`` are those of the group, and n is the number of
-        people in the table, not in the group. By default the plan is for the mean of all people.
+    share : float, sequence of float, or mapping of group to float, optional
+        Guess of the share of the people who are in one group, or the shares of all groups, which add up to 1.
+        The plan is then for the mean of this group, or of every group, in a result of `mean` with ``by=``.
+        ``sd`` and ``mean`` are those of each group, and n is the number of people in the table, not in a
+        group. The other groups of a single share have equal sizes. By default the plan is for the mean of all
+        people.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee of the release. Give exactly one of `epsilon`, `mu` and
         `rho`. ``epsilon=inf`` plans without noise.
@@ -545,8 +731,10 @@ def plan_mean(
 
     Returns
     -------
-    SamplePlan
-        ``.width(n)``, ``.se(n)``, ``.power(n, effect)``, ``.n_for(...)`` and ``.budget_for(n, ...)``.
+    SamplePlan or GroupPlans
+        ``.width(n)``, ``.se(n)``, ``.power(n, effect)``, ``.n_for(...)`` and ``.budget_for(n, ...)``. Of the
+        shares of all groups, the first three return a Series by group, and the others return the number or
+        the budget with which every group attains the target.
 
     Raises
     ------
@@ -567,13 +755,42 @@ def plan_mean(
     >>> group = pi.stats.plan_mean(bounds=(0, 60), sd=8, share=0.1, epsilon=1, delta=1e-6)
     >>> group.width(2000) > plan.width(200)
     True
+    >>> shares = {"north": 0.5, "south": 0.3, "west": 0.2}
+    >>> groups = pi.stats.plan_mean(bounds=(0, 60), sd=8, share=shares, epsilon=1, delta=1e-6)
+    >>> groups.width(2000).idxmax()
+    'west'
     """
     center, spread, half = _units(bounds, sd, mean)
-    model: SampleModel = PlannedMean(mean=center, sd=spread, half=half)
-    if share is not None:
-        model = PlannedGroupMean(mean=center, sd=spread, half=half, share=check_fraction(share, "share"))
-    spending = SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho).spending()
-    return _plan(model, dict(spending), noise, confidence_level)
+    spending = dict(SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho).spending())
+    if share is None:
+        return _plan(PlannedMean(mean=center, sd=spread, half=half), spending, noise, confidence_level)
+    group = PlannedGroupMean(mean=center, sd=spread, half=half, share=0.5)
+    if isinstance(share, (Sequence, Mapping, np.ndarray)) and not isinstance(share, str):
+        shares = _shares(share)
+        plans = {
+            label: _plan(
+                replace(group, share=value, others=tuple(shares[k] for k in shares if k != label)),
+                spending,
+                noise,
+                confidence_level,
+            )
+            for label, value in shares.items()
+        }
+        return GroupPlans(plans=plans, shares=list(shares.values()))
+    model = replace(group, share=check_fraction(share, "share"))
+    return _plan(model, spending, noise, confidence_level)
+
+
+def _shares(share: Sequence[float] | Mapping[Any, float]) -> dict[Any, float]:
+    """Return the shares of all groups by label, or by number from 0; they must add up to 1."""
+    named = dict(share) if isinstance(share, Mapping) else dict(enumerate(share))
+    shares = {label: check_fraction(value, "share") for label, value in named.items()}
+    if len(shares) < 2 or abs(sum(shares.values()) - 1.0) > SHARES_HAIR:
+        raise ArgumentError(
+            "share= must have the shares of at least two groups, which add up to 1; for the mean of one "
+            "group, pass its share as a number"
+        )
+    return shares
 
 
 @error_boundary

@@ -222,9 +222,9 @@ def check_len(bench):
 def check_repr(bench):
     bench.spent(0.1)
     text = repr(bench.ledger.scope("second"))
-    assert text == f"<Ledger of one patient, second: 0 releases, {LIMIT}>"
+    assert text == f"<Ledger of one patient, second: 0 fits, {LIMIT}>"
     kind = type(bench.ledger).__name__
-    assert repr(bench.ledger) == f"<{kind} of one patient: 1 releases, {LIMIT}>"
+    assert repr(bench.ledger) == f"<{kind} of one patient: 1 fit, {LIMIT}>"
 
 
 # ---- the accounts behind them

@@ -57,6 +57,19 @@ def test_without_noise_the_wanted_share_is_cut():
     assert width("normal", found) == pytest.approx(1.645 / 2.576, abs=0.05)
 
 
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, np.inf])
+def test_a_column_of_0_and_1_gets_the_bounds_that_a_binomial_response_needs(epsilon):
+    rng = np.random.default_rng(0)
+    rows = {"died": rng.integers(0, 2, N), "share": rng.random(N), "children": rng.poisson(0.5, N)}
+    delta = None if epsilon == np.inf else 1e-6
+    schema = pi.find_bounds(rows, epsilon=epsilon, delta=delta, rng=None if epsilon == np.inf else 1)
+    assert (schema["died"].low, schema["died"].high) == (0.0, 1.0)
+    assert schema.clips.at_most["died"] < 0.1
+    assert schema["children"].high > 1.5
+    assert (schema["share"].low, schema["share"].high) != (0.0, 1.0)
+    pi.Logit.from_formula("died ~ share", rows, schema=schema).fit(epsilon=5.0, delta=1e-6, rng=0)
+
+
 def test_it_is_a_schema_that_says_what_it_cost():
     ledger = pi.Ledger(pi.Budget(epsilon=2.0, delta=1e-6))
     found = pi.find_bounds(ROWS, ["normal", "pay"], **ASKED, ledger=ledger)

@@ -52,7 +52,7 @@ def test_a_sites_ledger_is_made_shown_and_moved(run, tmp_path):
     assert 0 < told["epsilon"] < 4
     assert told["stamp"] == ""
     assert "left: " in (shown := run("show", "a.ledger"))
-    assert "1 release(s); the budget protects each record" in shown
+    assert "1 fit; the budget protects each record" in shown
     (tmp_path / "a.ledger").rename("b.ledger")
     assert "was removed" in run("create", "--site", "a.ledger", "--epsilon", "4", "--delta", "1e-6", code=2)
     with pytest.raises(StorageError, match="privinf ledger anchor"):
@@ -74,7 +74,7 @@ def test_an_older_copy_is_not_anchored(run, tmp_path):
 
 def test_a_ledger_of_one_curator_is_shown_too(run):
     run("create", "l.json", "--epsilon", "2", "--delta", "1e-6")
-    assert "0 release(s); the budget protects each person" in run("show", "l.json")
+    assert "0 fits; the budget protects each person" in run("show", "l.json")
     assert Budget(epsilon=2.0, delta=1e-6).delta == json.loads(run("show", "l.json", "--json"))["delta"]
 
 
@@ -87,7 +87,9 @@ def test_the_ledger_of_a_curator_is_shown_by_fit(run):
     (fit,) = facts["fits"]
     assert (fit["subject"], fit["releases"], facts["more"]) == ("OLS: wage ~ age", 2, 1)
     shown = run("show", "study.ledger")
-    assert "UTC table [2J 2: OLS: wage ~ age: 2 release(s), epsilon" in shown
+    assert "UTC table [2J 2: OLS: wage ~ age: epsilon" in shown
+    assert " in 2 releases" in shown
+    assert "1 fit (2 releases); the budget" in shown
     assert "(about 1 more like the last fit)" in shown
     ledger.spend(replace(entry(), id="third"))
     ledger.spend(replace(entry(), id="fourth", loss=GaussianLoss(0.5)))
@@ -128,7 +130,7 @@ def test_a_damaged_anchor_is_named_with_its_remedy(run, tmp_path):
     anchor.unlink()
     assert "may be an old copy" in run("show", "a.ledger", code=2)
     run("anchor", "a.ledger")
-    assert "1 release(s)" in run("show", "a.ledger")
+    assert "1 fit;" in run("show", "a.ledger")
 
 
 def test_a_sites_ledger_that_was_cut_is_not_shown(run, tmp_path):
@@ -143,6 +145,6 @@ def test_a_sites_ledger_that_was_cut_is_not_shown(run, tmp_path):
         path.write_bytes(cut)
         assert "has lost entries that were charged" in run("show", "a.ledger", code=2)
     path.write_bytes(whole + b"torn")  # a line that is being written
-    assert "2 release(s)" in run("show", "a.ledger")
+    assert "1 fit (2 releases);" in run("show", "a.ledger")
     path.rename("b.ledger")
-    assert "2 release(s)" in run("show", "b.ledger")
+    assert "1 fit (2 releases);" in run("show", "b.ledger")

@@ -29,7 +29,7 @@ def test_a_release_its_privacy_line_and_its_ledger(planned):
     assert release.noise_model["ids_sha256"] == plan.ids_sha256
     assert "by the release of party a: epsilon 40 at delta 1e-06" in result.output
     assert f"epsilon {plan.check().epsilon:.4g}" in result.output
-    assert "ledger a.ledger: 1 release(s) spent epsilon 40 of 50 at delta 1e-06" in result.output
+    assert "ledger a.ledger: 1 fit spent epsilon 40 of 50 at delta 1e-06" in result.output
     assert LedgerFile("a.ledger").entries == release.entries
     assert LedgerFile("a.ledger").budget == Budget(epsilon=50.0, delta=1e-6)
 

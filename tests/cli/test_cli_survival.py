@@ -70,7 +70,7 @@ def test_one_release_serves_curves_and_a_test(trial, tmp_path):
     assert result.exit_code == 0, result.output
     for text in ("control: median", "hazard ratio, treated to control", "24.0", "written: c.npz"):
         assert text in result.output
-    assert "1 release(s) spent epsilon 1 of 2" in result.output
+    assert "1 fit spent epsilon 1 of 2" in result.output
     ledger = pi.LedgerFile(tmp_path / "study.ledger")
     assert len(ledger) == 1
     saved = pi.survival.SurvivalResult.load("c.npz")

@@ -497,9 +497,7 @@ def test_a_rare_value_is_named_as_far_as_long_scores_are_to_one_side(sided, allo
         clip=Clip(low=2.5, high=7.5, ratio=0.1, weight=1.06, between=900.0, hidden=20.0),
         n=10_000,
     )
-    rows = SimpleNamespace(
-        design=SimpleNamespace(constant=0, names=("const", "d")), limits=(np.array([1.0, -1.0]), np.ones(2))
-    )
+    rows = SimpleNamespace(design=unit_design("const", "d"), limits=(np.array([1.0, -1.0]), np.ones(2)))
     notes = few_records(
         rows,
         look,
@@ -513,13 +511,37 @@ def test_a_rare_value_is_named_as_far_as_long_scores_are_to_one_side(sided, allo
     )
 
 
+def unit_design(*names, high=1.0):
+    """Return a design of a constant and numbers from 0 to `high`, as far as notes read it."""
+    columns = tuple(SimpleNamespace(indicator=False) for _ in names)
+    low, top = np.zeros(len(names)), np.full(len(names), high)
+    return SimpleNamespace(constant=0, names=names, columns=columns, low=low, high=top)
+
+
+def test_a_number_at_one_end_of_wide_bounds_is_not_called_an_indicator():
+    gram = np.array([[1.0, -0.9, -0.9], [-0.9, 1.0, 0.8], [-0.9, 0.8, 1.0]])
+    clip = Clip(low=2.5, high=7.5, ratio=0.1, weight=1.06, between=900.0, hidden=2_000.0)
+    look = SimpleNamespace(initial=SimpleNamespace(gram=gram, edge=0.01), clip=clip, n=10_000)
+    design = unit_design("const", "d", "income")
+    design.high[2] = 90_000.0
+    nothing = [0.0, 0.0]
+    pull = pull_of(largest_shift=nothing, allowed_bias=nothing, one_sided=nothing, one_sided_sds=nothing)
+    limits = np.array([1.0, -1.0, -1.0]), np.ones(3)
+    level, number = few_records(SimpleNamespace(design=design, limits=limits), look, pull)
+    assert "the rarer value of 'd'." in level.text
+    assert level.columns == ("d",)
+    assert "nearly all values of 'income' are close to one end of the bounds" in number.text
+    assert "tighter bounds" in number.text
+    assert "levels" not in number.text
+
+
 def test_several_indicators_with_few_records_are_quoted_one_by_one():
     gram = np.array([[1.0, -0.9, -0.9], [-0.9, 1.0, 0.8], [-0.9, 0.8, 1.0]])
     initial = SimpleNamespace(gram=gram, edge=0.01)
     clip = Clip(low=2.5, high=7.5, ratio=0.1, weight=1.06, between=900.0, hidden=2_000.0)
     look = SimpleNamespace(initial=initial, clip=clip, n=10_000)
     rows = SimpleNamespace(
-        design=SimpleNamespace(constant=0, names=("const", "d", "e")),
+        design=unit_design("const", "d", "e"),
         limits=(np.array([1.0, -1.0, -1.0]), np.ones(3)),
     )
     nothing = [0.0, 0.0]

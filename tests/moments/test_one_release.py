@@ -250,6 +250,28 @@ def test_a_release_for_one_formula_serves_the_others(release):
     assert own.regress("a ~ y").names == ("Intercept", "y")
 
 
+def test_a_factor_with_numbers_as_levels_is_a_factor_and_a_number():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": rng.uniform(0, 1, 3000), "s": rng.integers(0, 2, 3000)})
+    rows = rows.assign(k=rng.choice([1, 2, 5], 3000), s2=2 * rows.s - 1)
+    schema = pi.Schema({"x": (0, 1), "s": [0, 1], "k": [1, 2, 5], "s2": pi.Factor([-1, 1])})
+    factors = pi.Moments(schema, columns=["x", "C(s)", "C(k)", "C(s2)"]).release(rows, epsilon=math.inf)
+    numbers = pi.Moments(schema, columns=["x", "s", "k", "s2"]).release(rows, epsilon=math.inf)
+    for formula in ("x ~ s", "x ~ C(s)", "x ~ C(s) - 1", "s ~ x", "x ~ C(s2)", "x ~ k", "k ~ x + s"):
+        expected = smf.ols(formula, rows).fit().params
+        for released in (factors, numbers):
+            np.testing.assert_allclose(released.regress(formula).params, expected, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(
+        factors.regress("x ~ C(k, Sum)").params, smf.ols("x ~ C(k, Sum)", rows).fit().params, atol=1e-9
+    )
+    with pytest.raises(
+        NotAvailableError, match=r"'k' as a number, so write k in the formula.*declare C\(k\)"
+    ):
+        numbers.regress("x ~ C(k)")
+    with pytest.raises(NotAvailableError, match="products, powers"):
+        factors.regress("x ~ s*k")
+
+
 def test_nested_fits_are_compared_by_the_law_of_the_noise(release):
     full, fewer = release.regress("y ~ a + b + C(g)"), release.regress("y ~ a")
     statistic, pvalue, df = full.compare_f_test(fewer)

@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 from click.testing import CliRunner
+from scipy.stats import chi2, ncx2, norm
 from scipy.stats import kurtosis as scipy_kurtosis
-from scipy.stats import norm
 
 import privinf as pi
 from privinf.cli import main
@@ -204,6 +204,33 @@ def test_power_is_that_of_the_standard_error():
     se = study.frame.set_index("coefficient").se
     power = study.power({"female": 2.8016 * se["female"], "educ": 0.0})
     assert power.MomentOLS.to_list() == pytest.approx([0.8, 0.05], abs=0.01)
+
+
+def test_joint_power_is_that_of_the_wald_test_of_a_term():
+    study = plan(formula="wage ~ educ + C(region) + union")
+    cell = study.cells[0]
+    test = cell.joint[0]["C(region)"]
+    assert test.covariance.shape == (2, 2)
+    names = ["C(region)[T.s]", "C(region)[T.w]"]
+    assert study.joint_power("C(region)", 0.0)["MomentOLS"] == pytest.approx(0.05, abs=1e-6)
+    assert study.joint_power("C( region )", 50.0)["MomentOLS"] == pytest.approx(1.0, abs=1e-3)
+    both = study.joint_power("C(region)", dict.fromkeys(names, 1.0))["MomentOLS"]
+    assert both == study.joint_power("C(region)", 1.0)["MomentOLS"]
+    assert 0.05 < study.joint_power("C(region)", {names[0]: 0.5})["MomentOLS"] < both
+    distance = np.array([1.0, 1.0]) @ np.linalg.solve(test.covariance, [1.0, 1.0])
+    expected = ncx2.sf(chi2.isf(0.05, 2), 2, distance)
+    assert test.power(np.ones(2), 0.05) == pytest.approx(expected, abs=0.005)
+    single = study.joint_power("educ", 0.2)["MomentOLS"]
+    assert single == pytest.approx(study.power({"educ": 0.2})["MomentOLS"]["educ"], abs=0.01)
+    with pytest.raises(ArgumentError, match="term="):
+        study.joint_power("region", 1.0)
+    with pytest.raises(ArgumentError, match="effect="):
+        study.joint_power("C(region)", {"educ": 1.0})
+
+
+def test_a_term_that_most_fits_identify_too_weakly_has_no_joint_power():
+    study = plan(200, formula="wage ~ educ + C(region)", epsilon=0.05)
+    assert math.isnan(study.joint_power("C(region)", 5.0)["MomentOLS"])
 
 
 def test_standard_errors_that_vary_cost_power():

@@ -291,6 +291,7 @@ PRINT_CONTENT = {
     "CountsResult",
     "Description",
     "FoundSchema",
+    "GroupPlans",
     "GroupQuantilesResult",
     "NonlinearResults",
     "QuantileResult",

@@ -63,6 +63,31 @@ def test_widths_are_those_of_releases(kind, noise):
 
 
 @pytest.mark.parametrize("noise", NOISES)
+def test_the_shares_of_all_groups_have_the_widths_of_one_release(noise):
+    shares = {"a": 0.55, "b": 0.3, "c": 0.15}
+    plan = pi.stats.plan_mean(bounds=(0, 60), sd=8, share=shares, noise=noise, **SPENT)
+    widths = []
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        groups = rng.choice(list(shares), 3000, p=list(shares.values()))
+        x = np.clip(rng.normal(30, 8, 3000), 0, 60)
+        words = {"levels": list(shares), "bounds": (0, 60), "noise": noise, "rng": seed, **SPENT}
+        table = pi.stats.mean(x, by=groups, **words).table
+        widths.append((table.iloc[:, -1] - table.iloc[:, -2]).to_numpy())
+    np.testing.assert_allclose(plan.width(3000), np.median(widths, axis=0), rtol=0.05)
+    assert list(plan.width(3000).index) == ["a", "b", "c"]
+    assert (plan.se_without_noise(3000) < plan.se(3000)).all()
+    people = plan.n_for(width=1.5)
+    assert plan.width(people).max() <= 1.5 < plan.width(math.floor(people / 1.02)).max()
+    assert plan.power(people, 1.5).min() == plan.power(people, 1.5)["c"]
+    epsilon = plan.budget_for(3000, effect=2.0)
+    assert pi.stats.plan_mean(
+        bounds=(0, 60), sd=8, share=[0.55, 0.3, 0.15], noise=noise, epsilon=epsilon, delta=SPENT["delta"]
+    ).power(3000, 2.0).min() == pytest.approx(0.8, abs=0.02)
+    assert "share" in str(plan)
+
+
+@pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize(("kind", "null"), [("mean", 31.0), ("difference", 0.0), ("proportion", 0.24)])
 def test_power_is_that_of_releases(kind, null, noise):
     plan, n = planned(kind, noise)
@@ -134,6 +159,8 @@ def test_needed_budgets_are_rounded_up():
         (lambda: pi.stats.plan_mean(bounds=(0, 1), sd=0.1, epsilon=1.0), "delta"),
         (lambda: pi.stats.plan_mean(bounds=(0, 1), sd=0.1, by="region", mu=1.0), "by= .*pass share="),
         (lambda: pi.stats.plan_mean(bounds=(0, 1), sd=0.1, groups=4, mu=1.0), "groups= .*pass share="),
+        (lambda: pi.stats.plan_mean(bounds=(0, 1), sd=0.1, share=[0.5, 0.4], mu=1.0), "add up to 1"),
+        (lambda: pi.stats.plan_mean(bounds=(0, 1), sd=0.1, share=[1.0], mu=1.0), "share"),
         (lambda: pi.stats.plan_proportion(share=1.5, mu=1.0), "share"),
         (lambda: pi.stats.plan_counts(cells=1, mu=1.0), "cells"),
         (lambda: pi.stats.plan_mean(bounds=(0, 1), sd=0.1, mu=1.0).n_for(), "either width="),

@@ -169,6 +169,10 @@ class PHRegResults(Results):
         return HazardPredictions(self._inference, self._fit_statistics)
 
     @property
+    def _scale_of_coefficients(self) -> str:
+        return "log hazard"
+
+    @property
     def _hazards(self) -> Mapping[str, Any]:
         return dict(self._context.settings["hazards"])
 

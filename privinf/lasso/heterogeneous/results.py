@@ -641,8 +641,18 @@ class SiteResults(Results):
     @property
     def model(self) -> ModelLabels:
         """Names of model, response and coefficients."""
-        response = self._settings["sites"][0]["settings"]["response"]
-        return replace(super().model, name="DebiasedLasso", endog_names=response)
+        settings = self._settings["sites"][0]["settings"]
+        return replace(
+            super().model,
+            name="DebiasedLasso",
+            endog_names=settings["response"],
+            response_level=settings.get("level"),
+        )
+
+    @property
+    def _scale_of_coefficients(self) -> str:
+        family = self._settings["sites"][0]["settings"].get("family", "gaussian")
+        return "log odds" if family == "binomial" else "mean"
 
     @cached_property
     def _inference(self) -> SiteInference:

@@ -481,6 +481,8 @@ def fit_settings(
 ) -> LassoSettings:
     """Return the stored settings of every kind of fit: sparse fit, response, rows, and a formula's design."""
     settings: LassoSettings = {"sparse": sparse, "response": rows.design.response}
+    if rows.design.outcome.level is not None:
+        settings["level"] = rows.design.outcome.level
     if rows.missing != "raise":
         settings["missing"] = rows.missing
     if complete is not None:

@@ -17,6 +17,7 @@ from privinf.results import Results
 from privinf.results.paper_table import ratios
 from privinf.results.prediction import Predictions, prediction_rows
 from privinf.schema import Design
+from privinf.schema.declared import Level
 from privinf.typing import ColumnsLike, Floats, Missing, ScoreTarget, Which
 
 SPARSE_INSTEAD = (
@@ -59,6 +60,7 @@ class LassoSettings(TypedDict):
 
     sparse: SparseSettings
     response: str
+    level: NotRequired[Level]
     astray: NotRequired[bool]
     target: NotRequired[ScoreTarget]
     tail: NotRequired[list[float]]
@@ -140,6 +142,10 @@ class SparseResults(Results):
     def family(self) -> str:
         """The family: "gaussian" or "binomial"."""
         return self._settings.get("family", "gaussian")
+
+    @property
+    def _scale_of_coefficients(self) -> str:
+        return "log odds" if self.family == "binomial" else "mean"
 
     def odds_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return exp of the targets' coefficients of a logistic model, with intervals of level ``1 - alpha``.
