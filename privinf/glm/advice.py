@@ -78,9 +78,9 @@ FEW_RECORDS = (
 # The same of a numeric column, whose values are nearly all at one end of its bounds.
 FEW_VALUES = (
     "nearly all values of {0} are close to one end of the bounds (about {1:.0f} records would be at the "
-    "other end, if all were at an end). Clipping the scores of the other records may shift the coefficient of "
-    "{0} by up to {2:.1f} standard errors, and the noisy counts of clipped scores may be too low to show it; use "
-    'tighter bounds, logarithms, more rows, more budget or residual_clip="bounds"'
+    "other end, if all were at an end). Clipping the scores of the other records may shift the "
+    "coefficient of {0} by up to {2:.1f} standard errors, and the noisy counts of clipped scores may be "
+    'too low to show it; use tighter bounds, logarithms, more rows, more budget or residual_clip="bounds"'
 )
 LONG_FIRST_STEP = (
     "the initial estimate was far from the solution, so clipping of scores may shift the coefficient of {!r} "

@@ -26,7 +26,7 @@ TOP_LINES = """\
 # Public facts about a table{}
 # low, high: bounds in the column's own unit (numbers, or dates such as 1990-01-01); values beyond a
 # bound are clipped to it. levels: every value that may occur. Blanks ("" and []) are to be filled in.
-# A column of 0 and 1, or of true and false, has low = 0 and high = 1; a logistic regression takes it as
+# For a column of 0 and 1 write levels = [0, 1], or low = 0 and high = 1: a logistic regression takes both as
 # its response. A text response has two levels, of which the second counts as 1.
 """
 DECLARED = ": they were declared, not read from its rows."
