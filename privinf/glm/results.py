@@ -215,6 +215,11 @@ class GLMInference(Inference):
         return self.estimate.weak_reason if self.estimate.cov is None else ""
 
     @property
+    def coefficient_scale(self) -> str:
+        """Scale on which coefficients are effects."""
+        return {"gaussian": "mean", "binomial": "log odds"}.get(self.settings["family"], "log mean")
+
+    @property
     def bias_name(self) -> str:
         """What a summary calls the bias: of clipping, of the last step, or of both."""
         if "secant_bias" not in self.settings:
@@ -647,10 +652,6 @@ class GLMResults(Results):
     def family(self) -> str:
         """Name of the family: "gaussian", "binomial", "poisson" or "negative-binomial"."""
         return str(self._settings["family"])
-
-    @property
-    def _scale_of_coefficients(self) -> str:
-        return {"gaussian": "mean", "binomial": "log odds"}.get(self.family, "log mean")
 
     @property
     def _mean_family(self) -> str:

@@ -177,7 +177,7 @@ class JointDistribution:
 
     def power(self, noncentrality: float, alpha: float) -> float:
         """Return the chance of a p-value of at most `alpha`, where ``E d' V^-1 E d`` is the noncentrality."""
-        from scipy.stats import ncf, ncx2
+        from scipy.stats import f, ncf, ncx2
 
         highest = 4.0 * (self.k + self.noncentrality + 1.0)
         while self.pvalue(highest) > alpha:
@@ -185,7 +185,10 @@ class JointDistribution:
         critical = brentq(lambda W: self.pvalue(W) - alpha, 0.0, highest)
         if self.df >= CHI_SQUARE_FROM:
             return float(ncx2.sf(critical, self.k, noncentrality))
-        return float(ncf.sf(critical / self.k, self.k, self.df, noncentrality))
+        F = critical / self.k
+        if noncentrality == 0.0:  # scipy's noncentral F is not a distribution there
+            return float(f.sf(F, self.k, self.df))
+        return float(ncf.sf(F, self.k, self.df, noncentrality))
 
 
 def joint_distribution(estimate: Estimate, R: Floats) -> JointDistribution:

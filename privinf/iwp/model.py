@@ -785,7 +785,7 @@ def _response_settings(release: Release, multinomial: bool) -> dict[str, Any]:
     """Return which level of a label with two levels counts as 1, and for several levels its name."""
     if multinomial:
         return {"response": release.design.response}
-    levels = examples_noise_model(release)["label"].get("levels", ())
+    levels = list(examples_noise_model(release)["label"].get("levels", ()))
     is_coded = len(levels) == 2 and (levels[1] is True or levels[1] != 1)
     return {"level": levels[1]} if is_coded else {}
 

@@ -83,6 +83,11 @@ class ExampleInference(Inference):
         return cast(ExampleSettings, self.context.settings)
 
     @property
+    def coefficient_scale(self) -> str:
+        """Scale on which coefficients are effects."""
+        return SCALES[self.settings["loss"]]
+
+    @property
     def release(self) -> Release:
         """The examples; NotAvailableError for a result that was stored without them."""
         if self.context.release is None:
@@ -414,10 +419,6 @@ class IWPGLMResults(Results):
     def loss(self) -> LossName:
         """Name of the loss that the fit minimizes."""
         return cast(ExampleSettings, self._context.settings)["loss"]
-
-    @property
-    def _scale_of_coefficients(self) -> str:
-        return SCALES[self.loss]
 
     def _check_settings(self) -> None:
         check_choice(self.loss, LossName, "loss")

@@ -453,7 +453,7 @@ def _flags(result: Any) -> Flags:
 def _scale(result: Any) -> str:
     """Return the scale on which coefficients are effects; empty where it is unknown."""
     if isinstance(result, FittedResult):
-        return result._scale_of_coefficients
+        return result._inference.coefficient_scale
     model = getattr(result, "model", None)
     link = getattr(getattr(model, "family", None), "link", None)
     known = SCALES if link is None else LINK_SCALES

@@ -350,11 +350,6 @@ class FittedResult(Cautious):
 
     # ---- what the class of a method adds beside its components
 
-    @property
-    def _scale_of_coefficients(self) -> str:
-        """Scale on which coefficients are effects, for tables of several fits."""
-        return "mean"
-
     def _warn_if_weak(self, subject: str, jointly: bool = True) -> None:
         for category, text in self._inference.warnings_about(subject, jointly):
             warn(f"{subject}: {text}", category)

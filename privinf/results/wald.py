@@ -193,6 +193,11 @@ class Inference:
         return not self.estimate.weak_reason.startswith(NO_CONVERGENCE)
 
     @property
+    def coefficient_scale(self) -> str:
+        """Scale on which coefficients are effects, for tables of several fits."""
+        return "mean"
+
+    @property
     def bias_name(self) -> str:
         """What a summary calls the bias that intervals and tests allow for."""
         return "clipping bias"

@@ -265,27 +265,27 @@ class _ReleasedColumns:
         for piece in product:
             rest = product - {piece}
             if isinstance(piece, Indicator) and (numbers := self._two_numbers(piece, rest)) is not None:
-                level, other = numbers
+                own, other = numbers
                 number = self._span(rest | {Plain(piece.column)}, column, coded)
-                return (number - other * self._span(rest, column, coded)) / (level - other)
+                return (number - other * self._span(rest, column, coded)) / (own - other)
             if isinstance(piece, Indicator) and piece.column not in coded:
                 expanded = coded | {piece.column}
                 span += self._span(rest, column, expanded)
                 for level in self._levels(piece):
                     span -= self._span(rest | {Indicator(piece.column, level)}, column, expanded)
                 return span
-            if weights := self._weights(piece):
+            if isinstance(piece, Plain | Contrast) and (weights := self._weights(piece)):
                 for level, weight in weights.items():
                     span += weight * self._span(rest | {Indicator(piece.column, level)}, column, coded)
                 return span
         span[self.place(column)] = 1.0  # which raises
         return span
 
-    def _weights(self, piece: Piece) -> Mapping[Level, float]:
+    def _weights(self, piece: Plain | Contrast) -> Mapping[Level, float]:
         """Return the value of a piece by the level of its factor; empty for a piece of no factor."""
         if isinstance(piece, Contrast):
             return dict(zip(piece.levels, piece.weights, strict=True))
-        if not isinstance(piece, Plain) or piece.column not in self.schema:
+        if piece.column not in self.schema:
             return {}
         declared = self.schema[piece.column]
         if not isinstance(declared, Factor) or declared.categorical:

@@ -26,7 +26,7 @@ def shown():
     mean = pi.stats.ttest_1samp("y", 2.0, data=frame, schema=schema, epsilon=4.0, delta=1e-6, rng=0)
     return {
         "schema": (SCHEMA, "x&lt;1&gt;"),
-        "ledger": (ledger, "1 releases"),
+        "ledger": (ledger, "1 fit"),
         "release": (release, "moments"),
         "moments": (moments, "trust central"),
         "score test": (fit.score_test(), "p-value"),

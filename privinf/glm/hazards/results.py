@@ -128,6 +128,11 @@ class HazardInference(GLMInference):
         return None
 
     @property
+    def coefficient_scale(self) -> str:
+        """Scale on which coefficients are effects."""
+        return "log hazard"
+
+    @property
     def weak_intervals(self) -> list[tuple[type[Warning], str]]:
         """Warning of coefficients that the prior of a posterior decides."""
         names = ", ".join(self.weakness.index) if self.cov_type == "posterior" else ""
@@ -167,10 +172,6 @@ class PHRegResults(Results):
     @cached_property
     def _predictions(self) -> HazardPredictions:
         return HazardPredictions(self._inference, self._fit_statistics)
-
-    @property
-    def _scale_of_coefficients(self) -> str:
-        return "log hazard"
 
     @property
     def _hazards(self) -> Mapping[str, Any]:

@@ -318,6 +318,12 @@ class SiteInference(Inference):
     """Normal inference about the coefficients of all sites."""
 
     @property
+    def coefficient_scale(self) -> str:
+        """Scale on which coefficients are effects."""
+        settings = cast(JointSettings, self.context.settings)["sites"][0]["settings"]
+        return "log odds" if settings.get("family") == "binomial" else "mean"
+
+    @property
     def other_warnings(self) -> list[tuple[type[Warning], str]]:
         """Warnings of the sites about their intervals, with the sites' labels."""
         texts = cast(JointSettings, self.context.settings)["warnings"]
@@ -648,11 +654,6 @@ class SiteResults(Results):
             endog_names=settings["response"],
             response_level=settings.get("level"),
         )
-
-    @property
-    def _scale_of_coefficients(self) -> str:
-        family = self._settings["sites"][0]["settings"].get("family", "gaussian")
-        return "log odds" if family == "binomial" else "mean"
 
     @cached_property
     def _inference(self) -> SiteInference:

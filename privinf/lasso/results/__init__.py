@@ -106,6 +106,11 @@ class TargetInference(Inference):
         return cast(LassoSettings, self.context.settings)
 
     @property
+    def coefficient_scale(self) -> str:
+        """Scale on which coefficients are effects."""
+        return "log odds" if self.settings.get("family") == "binomial" else "mean"
+
+    @property
     def score_tail(self) -> ScoreTail:
         """Tail of the scores beyond their clip, by noisy counts; see `LassoResults.score_tail`."""
         if "tail" not in self.settings:

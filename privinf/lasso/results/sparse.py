@@ -143,10 +143,6 @@ class SparseResults(Results):
         """The family: "gaussian" or "binomial"."""
         return self._settings.get("family", "gaussian")
 
-    @property
-    def _scale_of_coefficients(self) -> str:
-        return "log odds" if self.family == "binomial" else "mean"
-
     def odds_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return exp of the targets' coefficients of a logistic model, with intervals of level ``1 - alpha``.
 
