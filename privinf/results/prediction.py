@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -77,7 +77,7 @@ class Prediction:
     index: pd.Index[Any]
     observation: Observation | None = None
     reason: str = NO_SCATTER
-    quantity: str = "the mean"
+    quantity: str = field(default="the mean", kw_only=True)
 
     @property
     def predicted_mean(self) -> pd.Series[float]:
