@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,7 +52,7 @@ class Observation(Protocol):
         """Intervals of level ``1 - alpha``, shape (rows, 2)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """Means predicted for new rows, with standard errors; intervals of new observations where they exist.
 
@@ -77,7 +77,7 @@ class Prediction:
     index: pd.Index[Any]
     observation: Observation | None = None
     reason: str = NO_SCATTER
-    quantity: str = field(default="the mean", kw_only=True)
+    quantity: str = "the mean"
 
     @property
     def predicted_mean(self) -> pd.Series[float]:
@@ -304,14 +304,14 @@ def predicted(
         linear = replace(linear, mean=linear.mean + shift)
     if loss == "squared":
         if isinstance(scatter, str):
-            return Prediction(linear, index, reason=scatter)
+            return Prediction(mean=linear, index=index, reason=scatter)
         se = np.sqrt(np.square(linear.se) + scatter)
         spread = Precision(se, contrast_df(estimate, exog, scatter), linear.bias)
-        return Prediction(linear, index, NormalObservation(linear.mean, spread))
+        return Prediction(mean=linear, index=index, observation=NormalObservation(linear.mean, spread))
     mean: Any = LinkPrediction(linear, loss)
     if loss == "poisson":
-        return Prediction(mean, index, CountObservation(linear, dispersion, alpha))
-    return Prediction(mean, index, reason=TWO_VALUES)
+        return Prediction(mean=mean, index=index, observation=CountObservation(linear, dispersion, alpha))
+    return Prediction(mean=mean, index=index, reason=TWO_VALUES)
 
 
 def prediction_rows(
