@@ -359,9 +359,9 @@ class Ledger:
         >>> import privinf as pi
         >>> text = pi.Ledger(pi.Budget(mu=1.0)).to_json()  # that ledger is gone
         >>> pi.Ledger.from_json(text)
-        <Ledger of one person: 0 releases, epsilon <= 4.88655 at delta 1e-06 (mu <= 1), read-only>
+        <Ledger of one person: 0 fits, epsilon <= 4.88655 at delta 1e-06 (mu <= 1), read-only>
         >>> pi.Ledger.from_json(text, resume=True)
-        <Ledger of one person: 0 releases, epsilon <= 4.88655 at delta 1e-06 (mu <= 1)>
+        <Ledger of one person: 0 fits, epsilon <= 4.88655 at delta 1e-06 (mu <= 1)>
         """
         ledger = _open(text, ())
         if resume:

@@ -174,9 +174,9 @@ def test_weights_in_x_alone_leave_a_right_mean_where_it_is():
     assert np.abs(score()).max() < 1.5
     seen = Mutant(
         CURVED,
-        "_Rows.largest",
-        "(1.0 - logistic(self.point.predictor, exact=self.exact))",
-        "np.abs(self.error)",
+        "_point",
+        "score_size=v.length * larger",
+        "score_size=v.length * np.abs(y - mean)",
     )
     with seen.applied():
         assert np.abs(score()).max() > 10.0
