@@ -1,6 +1,7 @@
 """Parts of several parties: least squares per party without noise, recovery and coverage with it, prices."""
 
 import math
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -14,7 +15,13 @@ from privinf.errors import (
 )
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.lasso.heterogeneous.fit import site_fits
-from privinf.lasso.heterogeneous.plan import MeanPrices, SiteBudget, check_site_plan
+from privinf.lasso.heterogeneous.plan import (
+    MeanPrices,
+    SiteBudget,
+    check_site_plan,
+    extra_selections,
+    interval_columns,
+)
 from privinf.lasso.results import DIVERGED_NOTE
 from privinf.lasso.rows import SparseUnits
 from privinf.lasso.sums import SparseSums
@@ -154,6 +161,17 @@ def test_the_ledger_counts_every_coordinate(strong):
     many = [1.0, 1.0, 0.65 + 0.35 * 30 / size, 1.0, 1.0, 30, (30 / size) ** 2, 0.4 + 0.6 * 30, 30]
     wanted = rho * sum(share * times for share, times in zip(SHARES.values(), many, strict=True))
     assert joint == pytest.approx(wanted, rel=1e-6)
+
+
+def test_an_interval_with_its_own_budget_pays_for_every_mean_that_it_uses():
+    """A record can have all of its shrunk length in the columns of one interval."""
+    common = {"sparsity": 15, "shared_sparsity": 8, "neighbors": 3, "shares": None, "targets": 60, "p": 800}
+    plan = check_site_plan(0.0137, centered=True, rows=[4_000] * 15, accounting="per-interval", **common)
+    columns = interval_columns(8, 7, extra_selections(7), 3)
+    assert plan.means.score_columns == 0.0
+    one = plan.means.columns * columns / 800 + plan.means.response + plan.means.residuals
+    budget = sum(getattr(plan.budget, field.name) for field in fields(plan.budget))
+    assert one + budget == pytest.approx(plan.interval) == pytest.approx(0.0137)
 
 
 @pytest.mark.parametrize("joint", [True, False])

@@ -5,8 +5,8 @@
 2. u: columns selected and fitted on all rows, the sites' own parts being noise.
 3. The constant of site i, as the mean of its residuals. v_i: columns selected on these residuals in blocks,
    each fitted before the next: `own_fits`.
-4. Means of the columns in the scores, in units of their sizes, and of each site's residuals:
-   `center_sites`.
+4. Means of the columns in the scores, in units of their sizes (under a joint budget), and of each site's
+   residuals: `center_sites`.
 5. Scores of single targets, their slopes and variances; nodewise regressions have the site's
    selected columns in them: `site_scores`.
 
@@ -205,7 +205,12 @@ def _shared(
 
 
 def _with_constants(sites: Mapping[str, SparseSums], shared: SharedPart, rho: float) -> dict[str, SparseSums]:
-    """Return the sites with constants of their own: the mean of the residuals of the shared fit."""
+    """Return the sites with constants of their own: the mean of the residuals of the shared fit.
+
+    Notes
+    -----
+    **Privacy.** Spends `rho` at every site.
+    """
     own = {name: replace(sums, units=copy(sums.units)) for name, sums in sites.items()}
     if rho > 0.0:
         bound = RESIDUAL_ROOM * shared.scale

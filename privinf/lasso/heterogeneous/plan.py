@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class MeanPrices:
     columns : float
         Of the means of all columns.
     score_columns : float
-        Of the means of the columns in the scores, in units of their sizes.
+        Of the means of the columns in the scores, in units of their sizes; 0 with a budget for each interval.
     response : float
     residuals : float
         Of the mean of each site's residuals, before its own columns are selected and before its scores.
@@ -71,17 +71,19 @@ class MeanPrices:
     residuals: float = 0.0
 
     @classmethod
-    def from_rho(cls, rho: float, rows: int, factor: float = 1.0) -> MeanPrices:
-        """Return the prices of an interval of price `rho`, `factor` times as much for the means of columns.
+    def from_rho(cls, rho: float, rows: int, *, joint: bool) -> MeanPrices:
+        """Return the prices of an interval of price `rho`, or of a joint budget.
 
-        With a budget for each interval, an interval pays for the columns that it uses, as for their sizes.
-        `rows` is the number of rows of a typical site.
+        `rows` is the number of rows of a typical site. Rows are shrunk as a whole for the means of the
+        columns in the scores, so that a few of these means can cost as much as all. With a budget for each
+        interval they are therefore not released; the means of all columns, each with a bound of its own, are
+        precise.
         """
         energy = rho * rows**2
         residuals = _within(RESIDUAL_MEANS * (REFERENCE / energy) ** 0.6, RESIDUAL_MEANS / 2.0, 0.05)
         return cls(
-            columns=factor * part_of_rho(rho, COLUMN_MEANS),
-            score_columns=factor * part_of_rho(rho, SCORE_COLUMN_MEANS),
+            columns=part_of_rho(rho, COLUMN_MEANS),
+            score_columns=part_of_rho(rho, SCORE_COLUMN_MEANS) if joint else 0.0,
             response=part_of_rho(rho, RESPONSE_MEAN),
             residuals=part_of_rho(rho, residuals),
         )
@@ -251,8 +253,8 @@ def check_site_plan(
     own_precision = precision == "machine"
     full_rho = rho
     typical = int(np.median(rows))
-    single = MeanPrices.from_rho(rho, typical) if centered else MeanPrices()
-    first = single.total + count
+    means = MeanPrices.from_rho(rho, typical, joint=joint) if centered else MeanPrices()
+    first = means.total + count
     rho = rho if math.isinf(rho) else rho - first
     if shares is None:
         size = RequestSize(
@@ -277,7 +279,8 @@ def check_site_plan(
     counts = factors(targets, p, columns, joint=joint, own_precision=own_precision)
     price = {name: share / (counts[name] if joint else 1.0) for name, share in parts.items()}
     total = sum(price[name] * counts[name] for name in price)
-    means = MeanPrices.from_rho(full_rho, typical, p / columns) if centered and not joint else single
+    if not joint:  # an interval pays for its columns, as for their sizes
+        means = replace(means, columns=means.columns * p / columns)
     return SitePlan(
         budget=SiteBudget(**{name: part_of_rho(rho, part_price) for name, part_price in price.items()}),
         shared=shared,

@@ -135,6 +135,10 @@ def center_sites(
     """Return the sites with residuals centered at means that are released at a price; at 0 none are.
 
     The units of columns are those of `pooled`, the constants those of the sites.
+
+    Notes
+    -----
+    **Privacy.** Spends `rho` at every site; neighboring tables differ in one record (replace-one).
     """
     centered = {}
     for name, sums in sites.items():
