@@ -285,8 +285,8 @@ def zeros_and_ones(distribution: Distribution) -> Range | None:
     largest = np.maximum(NONE_OUTSIDE * distribution.sds[[below, above]], 0.5)
     if (outside > largest).any() or rise > max(FLAT * distribution.sds.max(), 0.5):
         return None
-    found = range_between(distribution, float(edges[below]), float(edges[above]))
-    return replace(found, low=0.0, high=1.0)
+    around = range_between(distribution, float(edges[below]), float(edges[above]))
+    return replace(around, low=0.0, high=1.0)
 
 
 # ---- quantiles

@@ -88,10 +88,10 @@ class PvalueFrame(pd.DataFrame):
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, columns: Sequence[str], least: float) -> PvalueFrame:
         """Return a frame whose p-values in these columns are bounds where they are not above `least`."""
-        made = cls(frame)
-        object.__setattr__(made, "bounded_columns", tuple(columns))
-        object.__setattr__(made, "least_pvalue", least)
-        return made
+        bounded = cls(frame)
+        object.__setattr__(bounded, "bounded_columns", tuple(columns))
+        object.__setattr__(bounded, "least_pvalue", least)
+        return bounded
 
     @property
     def _printed(self) -> pd.DataFrame:
