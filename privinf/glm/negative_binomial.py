@@ -94,8 +94,8 @@ class NegativeBinomial(OneFamily):
     ``trust="secure-sum"`` the sites add the noise themselves and mask their sums. The privacy report counts
     all releases of a fit, including the release of the dispersion.
 
-    The coefficients solve the score equation of the model at a working dispersion a, which is estimated from
-    a first release:
+    The coefficients solve the score equation of the model at a working dispersion ``a``, which is estimated
+    from a first release:
 
     .. math:: \sum_i x_i (y_i - \mu_i) / (1 + a \mu_i) = 0.
 

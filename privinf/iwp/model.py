@@ -326,8 +326,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         data : DataFrame, or any other table with a fixed order of its rows
             Raw rows.
         schema : Schema
-            Public bounds or levels of every column that the formula names. For a label with levels the schema
-            declares the levels, and for a numeric label its bounds.
+            Public bounds or levels of every column that the formula names. If the label is a factor, the
+            schema declares its levels; if it is numeric, its bounds.
         loss : {"logistic", "squared", "quadratic", "exponential", "multinomial", "poisson"}
             Loss function that is minimized. For labels y of -1 or 1, the quadratic loss is (theta'x y -
             1)^2/2, and the exponential loss is exp(-theta'x y).

@@ -724,8 +724,9 @@ def plan_mean(
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where it is smaller; pass
-        "gaussian" if the release will be charged to a ledger.
+        Distribution of the noise. With "auto", the noise is Laplace noise if ``delta=0`` or if it is smaller
+        than Gaussian noise, and Gaussian otherwise. Pass "gaussian" if the release will be charged to a
+        ledger.
     confidence_level : float
         Level of the intervals, between 0 and 1.
 
@@ -818,7 +819,7 @@ def plan_difference(
     mean : float, optional
         Guess of the mean of all values; default: the middle of the bounds.
     share : float
-        Guess of the share of the people who are in one of the groups.
+        Guess of the share of people in either one of the two groups.
     epsilon : float, optional
         Epsilon of the (epsilon, delta) guarantee of the release. Give exactly one of `epsilon`, `mu` and
         `rho`. ``epsilon=inf`` plans without noise.
@@ -830,8 +831,9 @@ def plan_difference(
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where it is smaller; pass
-        "gaussian" if the release will be charged to a ledger.
+        Distribution of the noise. With "auto", the noise is Laplace noise if ``delta=0`` or if it is smaller
+        than Gaussian noise, and Gaussian otherwise. Pass "gaussian" if the release will be charged to a
+        ledger.
     confidence_level : float
         Level of the intervals, between 0 and 1.
 
@@ -894,8 +896,9 @@ def plan_proportion(
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where it is smaller; pass
-        "gaussian" if the release will be charged to a ledger.
+        Distribution of the noise. With "auto", the noise is Laplace noise if ``delta=0`` or if it is smaller
+        than Gaussian noise, and Gaussian otherwise. Pass "gaussian" if the release will be charged to a
+        ledger.
     confidence_level : float
         Level of the intervals, between 0 and 1.
 
@@ -961,8 +964,9 @@ def plan_counts(
     rho : float, optional
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     noise : {"auto", "gaussian", "laplace"}
-        Distribution of the noise. "auto" is Laplace noise with ``delta=0``, or where it is smaller; pass
-        "gaussian" if the release will be charged to a ledger.
+        Distribution of the noise. With "auto", the noise is Laplace noise if ``delta=0`` or if it is smaller
+        than Gaussian noise, and Gaussian otherwise. Pass "gaussian" if the release will be charged to a
+        ledger.
     confidence_level : float
         Level of the intervals, between 0 and 1.
 
