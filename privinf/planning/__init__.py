@@ -12,6 +12,7 @@ from scipy.stats import norm
 from privinf.accounting.budget import rounded_budget
 from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.planning.guesses import Guesses
 from privinf.planning.modulated import ModulationOptions, directions_frame
 from privinf.planning.people import (
@@ -620,6 +621,11 @@ def plan_study(
     NotAvailableError
         Raised if no estimator supports this family under this trust model, or people have several rows each.
 
+    Warns
+    -----
+    LargeDeltaWarning
+        Warns if `delta` is at least 1/n.
+
     Notes
     -----
     To plan a log-rank test of two groups, use `privinf.survival.plan_logrank`.
@@ -664,6 +670,8 @@ def plan_study(
         progress=progress,
     )
     study = _planned(schema, formula, FIRST_PEOPLE if n is None else n, options)
+    if n is not None:
+        warn_of_large_delta(options.delta, n)
     return study if n is not None else replace(study, remarks=(NO_PEOPLE, *study.remarks))
 
 
@@ -795,6 +803,11 @@ def advise(
     NotAvailableError
         Raised if an estimator cannot fit this formula.
 
+    Warns
+    -----
+    LargeDeltaWarning
+        Warns if `delta` is at least 1/n.
+
     Notes
     -----
     **Privacy.** Costs nothing: no rows are read, and everything is computed from the schema, the guesses and
@@ -819,6 +832,7 @@ def advise(
     import pandas as pd
 
     check_choice(family, StudyFamily, "family")
+    warn_of_large_delta(delta, n)
     kinds = [
         kind for kind in get_args(TrustModel) if _serving(family, kind) and (kind != "per-party" or parties)
     ]

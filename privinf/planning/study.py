@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import norm
 
-from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
+from privinf.errors import ArgumentError, LargeDeltaWarning, NotAvailableError, PrivinfError
 from privinf.glm.hazards.model import PHReg
 from privinf.glm.model import GLM
 from privinf.glm.named import OLS, Logit, Poisson
@@ -348,7 +348,7 @@ def simulated(
                 continue
             frame = tables.rows(case, number, rng) if frame is None else frame
             try:
-                result = ESTIMATORS[name].fit(case, frame, noise[name])
+                result = _fitted(case, name, frame, noise[name])
                 tables.widths[key] = _widths(case, result)
                 tables.joint[key] = _joint_tests(case, result)
                 fits[name].append(tables.widths[key])
@@ -375,11 +375,18 @@ def simulated(
     )
 
 
+def _fitted(case: Case, name: str, frame: pd.DataFrame, rng: np.random.Generator) -> Any:
+    """Return an estimator's fit to simulated rows; `plan_study` itself warns of a delta that is too large."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LargeDeltaWarning)
+        return ESTIMATORS[name].fit(case, frame, rng)
+
+
 def _noise_is_why(case: Case, name: str, frame: pd.DataFrame, reason: str) -> bool:
     """Whether an estimator without an interval for this reason would have one without noise."""
     clear = replace(case, spending={"epsilon": math.inf, "delta": 1e-6})
     try:
-        _widths(clear, ESTIMATORS[name].fit(clear, frame, np.random.default_rng(0)))
+        _widths(clear, _fitted(clear, name, frame, np.random.default_rng(0)))
     except PrivinfError as error:
         return str(error) != reason
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from scipy.stats import kurtosis as scipy_kurtosis
 
 import privinf as pi
 from privinf.cli import main
-from privinf.errors import ArgumentError, NotAvailableError, SchemaError
+from privinf.errors import ArgumentError, LargeDeltaWarning, NotAvailableError, SchemaError
 from privinf.planning import study as study_module
 from privinf.planning.people import population
 from privinf.planning.study import Aim
@@ -204,6 +205,15 @@ def test_power_is_that_of_the_standard_error():
     se = study.frame.set_index("coefficient").se
     power = study.power({"female": 2.8016 * se["female"], "educ": 0.0})
     assert power.MomentOLS.to_list() == pytest.approx([0.8, 0.05], abs=0.01)
+
+
+def test_a_large_delta_is_warned_of_once_by_the_plan_and_never_by_its_simulated_fits():
+    with pytest.warns(LargeDeltaWarning, match="1/n = 0.0025") as seen:
+        study = plan(400, delta=1 / 300)
+    assert len(seen) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LargeDeltaWarning)
+        study.changes(coefficient="educ", width=0.5)
 
 
 def test_joint_power_is_that_of_the_wald_test_of_a_term():
@@ -661,11 +671,13 @@ def test_planned_widths_of_hazard_ratios_are_those_of_fits():
     assert study.power({"treated": math.log(0.7)}).loc["treated", "PHReg"] > 0.9
 
 
+@pytest.mark.audit
 def test_people_and_budget_for_a_hazard_ratio():
     study = pi.plan_study(TIMES, "years ~ age + treated", 3_000, guesses=PATIENTS, **HAZARDS, **LEVEL)
     people = study.n_for("treated", width=0.4, progress=False)
     again = pi.plan_study(TIMES, "years ~ age + treated", people, guesses=PATIENTS, **HAZARDS, **LEVEL)
-    assert again.frame.set_index("coefficient").loc["treated", "width"] == pytest.approx(0.4, rel=0.03)
+    # A predicted width has a relative standard error of up to 2.5%; last bits of the processor move it too.
+    assert again.frame.set_index("coefficient").loc["treated", "width"] == pytest.approx(0.4, rel=0.06)
     changes = study.changes("treated", width=0.4, progress=False)
     assert not changes.change.str.contains("years").any()  # the follow-up is no bound to tighten
 
