@@ -84,7 +84,7 @@ def cell(model, levels, n, epsilon, design, fits=FITS):
             theirs = sm.OLS(data.y, X).fit(cov_type="nonrobust" if equal else "HC0").bse[["x", "z"]]
             width.append(r.bse / theirs)
     share = np.mean(held, axis=0) if held else [math.nan] * 2
-    wide = pd.DataFrame(width).median() if width else {"x": math.nan, "z": math.nan}
+    wide = pd.DataFrame(width).median()
     covered = ", ".join(f"{one:.3f}" for one in share) if held else "-"
     return [
         model.__name__,
@@ -96,7 +96,7 @@ def cell(model, levels, n, epsilon, design, fits=FITS):
         str(flagged),
         str(none),
         covered,
-        f"{wide['x']:.1f}, {wide['z']:.1f}" if held else "-",
+        f"{wide['x']:.1f}, {wide['z']:.1f}" if width else "-",
     ]
 
 
