@@ -3,10 +3,18 @@
 ``python benchmarks/small.py [WORD ...]`` (`make verify-smallest`): with words only commands that hold one of them.
 Pages and fits of the repository stay as they are. What ends with an error fails the run; so few draws prove nothing, and
 a script that says so by its exit status has ended.
+
+The draws are seeded, so that the few numbers are the same again as long as the code computes the same:
+``results/smallest.json`` has a digest of every column of the small pages, and a column with other numbers fails the run.
+Then make the page again by its own command, or see by a longer run that it still holds, and store the new numbers by
+``--save``. Columns of times, and those whose noise has no seed (``--save`` runs every command twice), are not compared.
+On a processor with other last bits a digest can differ without a reason.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import signal
@@ -23,6 +31,10 @@ COMMAND = re.compile(r"^\t\$\(BIN\)/python ((?:benchmarks|tests)/\S+\.py)(.*)$",
 # Tests, other tools that need the network, and this.
 NOT_HERE = ("verify-quick", "verify-peers", "verify-smallest")
 LONGEST = 3600  # seconds
+STORED = ROOT / "benchmarks" / "results" / "smallest.json"
+PASSING = re.compile(r"\b(?:m?s|us|seconds?|times?|processor|memory|load|[MG]i?B)\b", re.IGNORECASE)
+NUMBER = re.compile(r"-?\d[\d,.]*(?:e[+-]?\d+)?|nan|inf|True|False")
+Digests = dict[str, list[str]]  # of each page, a digest of each column of its tables
 # Words, and constants of scripts that have no word for it.
 SCALE: dict[str, tuple[str, str]] = {
     "audits": ("", "LOCAL, CENTRAL, RESPONSES, WHOLE = 3_000, 200, 20_000, 40"),
@@ -138,6 +150,46 @@ def copied(folder: Path) -> None:
         )
 
 
+def columns(page: str) -> list[str]:
+    """Return a digest of the numbers in each column of a page's tables; "-" where the heading says that they are times."""
+    found: list[str] = []
+    for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
+        lines = [line.strip().strip("|").replace("\\|", "/").split("|") for line in table.splitlines()]
+        for heading, _, *cells in zip(*lines, strict=False):
+            numbers = " ".join(NUMBER.findall(" ".join(cells)))
+            digest = hashlib.sha256(numbers.encode()).hexdigest()[:8]
+            found.append("-" if PASSING.search(heading) else digest)
+    return found
+
+
+def pages(folder: Path, since: float) -> Digests:
+    """Return the digests of pages of results that were written since then."""
+    written = (folder / "benchmarks" / "results").glob("*.md")
+    return {page.name: columns(page.read_text()) for page in sorted(written) if page.stat().st_mtime >= since}
+
+
+def alike(one: Digests, other: Digests) -> Digests:
+    """Return the columns that are the same in two runs, and "-" in place of others."""
+    return {
+        name: [digest if digest == again else "-" for digest, again in zip(found, other[name], strict=True)]
+        for name, found in one.items()
+        if len(found) == len(other.get(name, []))
+    }
+
+
+def differing(stored: Digests, found: Digests) -> list[str]:
+    """Return a line for each stored page that has other numbers or other columns now."""
+    lines = []
+    for name in found.keys() & stored.keys():
+        pairs = list(zip(stored[name], found[name], strict=False))
+        other = [str(k) for k, pair in enumerate(pairs, 1) if "-" not in pair and pair[0] != pair[1]]
+        if len(stored[name]) != len(found[name]):
+            lines.append(f"{name}: {len(found[name])} columns, not {len(stored[name])}")
+        elif other:
+            lines.append(f"{name}: other numbers in column {', '.join(other)}")
+    return sorted(lines)
+
+
 def run(folder: Path, script: str, words: list[str]) -> bool:
     """Run a script, say how it ended, and return whether it did."""
     began, path = time.time(), os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -165,17 +217,30 @@ def run(folder: Path, script: str, words: list[str]) -> bool:
 
 
 def main(words: list[str]) -> int:
-    """Run the commands; the number of those that failed is the exit status."""
+    """Run the commands; the number of those that failed, and of pages with other numbers, is the exit status."""
+    save, words = "--save" in words, [word for word in words if word != "--save"]
     asked = [
         (script, smallest(script, more))
         for script, more in commands((ROOT / "Makefile").read_text(encoding="utf-8"))
         if not words or any(word in f"{script} {more}" for word in words)
     ]
-    with tempfile.TemporaryDirectory(prefix="smallest-") as made:
-        copied(Path(made))
-        ended = [run(Path(made), script, more) for script, more in asked]
-    print(f"{sum(ended)} of {len(ended)} scripts ran to their end")
-    return len(ended) - sum(ended)
+    rounds, ended = [], []
+    for _ in range(1 + save):
+        with tempfile.TemporaryDirectory(prefix="smallest-") as made:
+            copied(Path(made))
+            since = time.time()
+            ended += [run(Path(made), script, more) for script, more in asked]
+            rounds.append(pages(Path(made), since))
+    stored: Digests = json.loads(STORED.read_text()) if STORED.exists() else {}
+    other = differing(stored, rounds[0])
+    compared = len(stored.keys() & rounds[0].keys())
+    print("\n".join([*other, f"{len(other)} of {compared} stored pages have other numbers"]))
+    print(f"{sum(ended)} of {len(ended)} runs came to their end")
+    if save:
+        kept = sorted((stored | alike(*rounds)).items())
+        lines = [f"  {json.dumps(name)}: {json.dumps(digests)}" for name, digests in kept]
+        STORED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    return len(ended) - sum(ended) + (0 if save else len(other))
 
 
 if __name__ == "__main__":

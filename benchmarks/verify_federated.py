@@ -60,7 +60,7 @@ CELLS = {
     "uniform, eps 2, zero-out": Cell("uniform", 2.0, relation="zero-out"),
     "uniform, eps 2, zero-out, secure sums": Cell("uniform", 2.0, trust="secure-sum", relation="zero-out"),
     "targets beside 100 columns, eps 2": Cell("wide", 2.0),
-    "signs, eps 2, whole score clipped at 2": Cell("signs", 2.0, clipped=True),
+    "signs, eps 2, Newton, whole score clipped at 2": Cell("signs", 2.0, clipped=True),
 }
 
 
@@ -84,7 +84,9 @@ def one_fit(cell: Cell, number: int) -> dict[str, float]:
         sites, bounds=[(-1, 1)] * d, family="binomial", trust=cell.trust, **wide
     )
     targets = [f"x{j + 1}" for j in range(D)] if d > D else None
-    r = model.fit(epsilon=cell.epsilon, delta=DELTA, relation=cell.relation, targets=targets, rng=rng)
+    # The default fit has no whole score of a record that could be clipped.
+    how = {"optimizer": pi.Newton()} if cell.clipped else {}
+    r = model.fit(epsilon=cell.epsilon, delta=DELTA, relation=cell.relation, targets=targets, rng=rng, **how)
     plain = np.sqrt(np.diag(np.linalg.inv((X.T * (mean * (1.0 - mean))) @ X)))[:D]
     row = {f"error{j}": v for j, v in enumerate(r.params - TRUE)}
     none = r.estimate.cov is None
@@ -98,7 +100,9 @@ def clipped_whole() -> None:
     """Put the mutant in place: scores clipped at 2 as they are."""
     whole = SITE_OPS["glm.sketched_score"]
     SITE_OPS["glm.score"] = replace(
-        SITE_OPS["glm.score"], function=lambda block, args: whole.function(block, {**args, "clip": 2.0})
+        SITE_OPS["glm.score"],
+        function=lambda block, args: whole.function(block, {**args, "clip": 2.0}),
+        sums=lambda block, args: whole.sums(block, {**args, "clip": 2.0}),
     )
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import json
 import re
 import sys
 from functools import cache
@@ -142,6 +143,28 @@ def test_every_command_of_verify_has_its_smallest_run(monkeypatch):
         )
     assert small.smallest("benchmarks/far_group.py", " 200") == ["2"]
     assert "--fresh" in small.smallest("benchmarks/verify_lasso.py", " $(FRESH)")
+
+
+def test_a_page_with_other_numbers_in_its_smallest_run_is_named(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    small = importlib.import_module("small")
+    page = "# Page\n\nMade in 3 s.\n\n| cell | coverage | seconds |\n|---|---|---|\n| a, n = 50 | {} | {} |\n"
+    first, again, moved = (
+        {"a.md": small.columns(page.format(*row))} for row in ((0.95, 3), (0.95, 4), (0.78, 3))
+    )
+    assert first == again
+    assert small.differing(first, again) == []
+    assert small.differing(first, moved) == ["a.md: other numbers in column 2"]
+    assert small.differing({"a.md": []}, first) == ["a.md: 3 columns, not 0"]
+    assert small.differing({}, first) == []  # a page that is not stored yet
+    assert small.differing(small.alike(first, moved), again) == []  # noise without a seed
+
+
+def test_columns_of_smallest_runs_are_those_of_the_pages(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    small = importlib.import_module("small")
+    stored = json.loads(small.STORED.read_text())
+    assert set(stored) <= {page.name for page in PAGES}
 
 
 @pytest.mark.audit
