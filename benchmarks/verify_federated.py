@@ -32,7 +32,7 @@ TRUE = np.array([0.8, -0.6, 0.5, -0.4, 0.3, -0.2, 0.1, 0.0, 0.0, 0.5])
 HEADER = """# Regressions over ten sites: coverage of 95% intervals
 
 Made by `python benchmarks/verify_federated.py`, which stores its fits in `federated_intervals.csv` beside this
-file (2.3 MB, not kept in git). A fit's data and noise are those of the seed
+file (not kept in git). A fit's data and noise are those of the seed
 `numpy.random.default_rng([20_000, setting, number])`: `setting` is the position of the distribution of features and of epsilon in `SEEDS` of the script, and `number` counts the fits of a cell from 0.
 """
 D, WIDE, N, SITES, DELTA, NORMAL = len(TRUE), 100, 20_000, 10, 1e-6, 1.959963984540054
