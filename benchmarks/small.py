@@ -129,7 +129,12 @@ def smallest(script: str, words: str) -> list[str]:
     kept = words.replace("$(FRESH)", "--fresh").partition("#")[0].split()
     if "--report" in kept:
         return kept
-    few = [word for word in kept if not word.isdigit()]
+    few: list[str] = []
+    for word in kept:
+        if not word.isdigit():
+            few.append(word)
+        elif few and few[-1].startswith("--"):  # the option whose number this is
+            few.pop()
     return [*few, *SCALE[Path(script).stem][0].split()]
 
 

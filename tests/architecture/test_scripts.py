@@ -142,6 +142,7 @@ def test_every_command_of_verify_has_its_smallest_run(monkeypatch):
             script
         )
     assert small.smallest("benchmarks/far_group.py", " 200") == ["2"]
+    assert small.smallest("benchmarks/margins.py", " --fits 100") == ["--fits", "2"]
     assert "--fresh" in small.smallest("benchmarks/verify_lasso.py", " $(FRESH)")
 
 
