@@ -48,9 +48,9 @@ class LedgerFile(Ledger):
     name : str
         Name of the unit of privacy of a new ledger, such as "person".
     anchor : path, optional
-        Second file, in a different folder, that stores the last line of the ledger. By default it is a file
-        in ``~/.local/state/privinf/anchors`` (or in ``$XDG_STATE_HOME``), whose name is computed from the
-        path of the ledger.
+        Second file, in a different folder, that stores the number of lines of the ledger and the tag of the
+        last one. By default it is a file in ``~/.local/state/privinf/anchors`` (or in ``$XDG_STATE_HOME``),
+        whose name is computed from the path of the ledger.
 
     Raises
     ------
@@ -131,8 +131,8 @@ class LedgerFile(Ledger):
         name : str
             Name of the unit of privacy, such as "person".
         anchor : path, optional
-            Second file, which stores the last line of the ledger. It should be on a different disk than the
-            ledger.
+            Second file, which stores the number of lines of the ledger and the tag of the last one. It should
+            be on a different disk than the ledger.
 
         Returns
         -------

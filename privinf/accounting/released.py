@@ -60,8 +60,14 @@ class Released:
 
     @property
     def privacy(self) -> PrivacyReport:
-        """Privacy report on this release; its `cumulative` is the report on all releases in the ledger."""
-        return PrivacyReport.from_entries(self.entries, delta=self.reporting_delta, subject="release")
+        """Privacy report on this release; its `cumulative` is the report on all releases in the ledger.
+
+        Without a delta, epsilon is stated at 1e-6, or at 1/(2n) if that is smaller and n is public.
+        """
+        nobs = getattr(self, "nobs", None)
+        return PrivacyReport.from_entries(
+            self.entries, delta=self.reporting_delta, nobs=nobs, subject="release"
+        )
 
     @property
     def stamp(self) -> str:

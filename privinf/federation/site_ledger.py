@@ -46,9 +46,9 @@ class SiteLedger(Ledger):
     name : str
         Name of the unit of privacy of a new ledger, such as "person".
     anchor : path, optional
-        Second file, in a different folder, that stores the last line of the ledger. By default it is a file
-        in ``~/.local/state/privinf/anchors`` (or in ``$XDG_STATE_HOME``), whose name is computed from the
-        path of the ledger.
+        Second file, in a different folder, that stores the number of lines of the ledger and the tag of the
+        last one. By default it is a file in ``~/.local/state/privinf/anchors`` (or in ``$XDG_STATE_HOME``),
+        whose name is computed from the path of the ledger.
     clock : callable
         Function that returns the present time, in seconds since 1970. This time determines which reservations
         have expired.

@@ -283,9 +283,9 @@ def open_rows(
         Whether to show a progress bar of the rows that are read. By default the bar appears after two
         seconds, on a terminal only.
     push_down : bool
-        Whether to compute the sums of `MomentOLS`, `Moments`, `OLS`, `Logit` and `Poisson` inside the
-        database of a DuckDB relation, or of an ibis table in DuckDB or PostgreSQL. Only integer sums leave
-        the database. Methods that need rows are refused.
+        Whether to compute sums inside the database of a DuckDB relation, or of an ibis table in DuckDB or
+        PostgreSQL. Only integer sums leave the database. The page "Supported data sources" lists the models
+        and functions; methods that need rows are refused.
     client : dask.distributed.Client, optional
         Client of a dask cluster. Its workers read the Parquet files of `data` (a path, a list of paths or a
         pattern) and compute the exact sums of `MomentOLS`, `Moments`, `OLS`, `Logit` and `Poisson`. The

@@ -320,8 +320,9 @@ class Results(FittedResult, UnavailableAttributes):
         path : path
             File to write.
         records : bool
-            Whether the file also contains the release and the scores of records. Without release and scores
-            the file is small, but the loaded result has no bootstrap and no score test. In this case all
+            Whether the file also contains the release and the scores of records. Results of `OLS`, `Logit`
+            and `Poisson` lose nothing without them. Other files are then smaller, but the loaded result has
+            no score test, and no bootstrap that needs records ("pairs" and "multiplier"). In this case all
             coefficients of a loaded, weakly identified fit of `MomentOLS` or `ModulatedOLS` are flagged, and
             they have normal intervals or no intervals.
         key : bytes, optional

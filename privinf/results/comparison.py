@@ -345,8 +345,8 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     ----------
     results : mapping of str to results, or list or tuple of results
         Results of privinf or of statsmodels. Coefficients are matched by name. The fits in a list are named
-        by their response and a number, such as ``y I`` and ``y II``. A mapping from names to results gives
-        other names.
+        by their response. If several fits have the same response, a number is added, such as ``y I``. A
+        mapping from names to results gives other names.
 
     Returns
     -------

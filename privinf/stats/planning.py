@@ -725,8 +725,8 @@ def plan_mean(
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. With "auto", the noise is Laplace noise if ``delta=0`` or if it is smaller
-        than Gaussian noise, and Gaussian otherwise. Pass "gaussian" if the release will be charged to a
-        ledger.
+        than Gaussian noise, and Gaussian otherwise, as with a budget in `mu` or `rho`. Pass "gaussian" if the
+        release will be charged to a ledger.
     confidence_level : float
         Level of the intervals, between 0 and 1.
 
@@ -832,8 +832,8 @@ def plan_difference(
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. With "auto", the noise is Laplace noise if ``delta=0`` or if it is smaller
-        than Gaussian noise, and Gaussian otherwise. Pass "gaussian" if the release will be charged to a
-        ledger.
+        than Gaussian noise, and Gaussian otherwise, as with a budget in `mu` or `rho`. Pass "gaussian" if the
+        release will be charged to a ledger.
     confidence_level : float
         Level of the intervals, between 0 and 1.
 
@@ -897,8 +897,8 @@ def plan_proportion(
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. With "auto", the noise is Laplace noise if ``delta=0`` or if it is smaller
-        than Gaussian noise, and Gaussian otherwise. Pass "gaussian" if the release will be charged to a
-        ledger.
+        than Gaussian noise, and Gaussian otherwise, as with a budget in `mu` or `rho`. Pass "gaussian" if the
+        release will be charged to a ledger.
     confidence_level : float
         Level of the intervals, between 0 and 1.
 
@@ -965,8 +965,8 @@ def plan_counts(
         Budget in zero-concentrated differential privacy (zCDP), instead of `epsilon`.
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. With "auto", the noise is Laplace noise if ``delta=0`` or if it is smaller
-        than Gaussian noise, and Gaussian otherwise. Pass "gaussian" if the release will be charged to a
-        ledger.
+        than Gaussian noise, and Gaussian otherwise, as with a budget in `mu` or `rho`. Pass "gaussian" if the
+        release will be charged to a ledger.
     confidence_level : float
         Level of the intervals, between 0 and 1.
 

@@ -331,6 +331,10 @@ def test_what_needs_rows_is_refused_before_a_charge(database, tmp_path):
     for term in ("np.log(w + 10)", "x:w", "x:g", "I(x**2)"):
         refused("leave push_down", fit(f"y ~ {term}"))
     refused("or adds no noise", fit("y ~ x", epsilon=np.inf))
+    times = pi.survival.KaplanMeier(
+        "w", "y", data=data, schema=pi.Schema({"w": (0, 9), "y": (0, 1)}), ledger=ledger
+    )
+    refused("counts records by interval of time", lambda: times.fit(mu=1.0))
     public = SCHEMA.fill({"w": pi.Numeric(1, 9, public=True)})
     refused("needs the rows", fit("y ~ x + w", public))
     refused("observation weights", fit("y ~ x", public, weights="w"))

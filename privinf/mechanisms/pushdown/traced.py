@@ -211,6 +211,11 @@ class TracedReader:
         """The response as it is: no query has it."""
         raise unfit("this method counts records by interval of time")
 
+    @property
+    def features(self) -> Floats:
+        """The columns as they are: no query has them."""
+        raise unfit("this method counts records by interval of time")
+
     def _value(self, at: int | None, low: float, high: float) -> Node:
         number = self._query.dialect.number
         text = self._query.value(at)
