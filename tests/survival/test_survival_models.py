@@ -21,7 +21,9 @@ from privinf.errors import (
     StorageError,
 )
 from privinf.federation import InProcessFederation, Site, SitePolicy
+from privinf.inference import survival as survival_inference
 from privinf.mechanisms.rows import Rows
+from privinf.mechanisms.statistics import survival as survival_cells
 from privinf.storage.containers import read_container, write_container
 from privinf.survival.comparison import holm
 
@@ -126,6 +128,27 @@ def test_edges_of_a_default_grid_are_the_numbers_that_people_write(intervals):
     schema = pi.Schema({"time": (0.0, 1.0), "status": [0, 1]})
     curve = pi.survival.KaplanMeier("time", "status", data=rows, schema=schema, grid=intervals).fit(**NONE)
     assert curve.table["events"].tolist() == [1.0] * intervals
+
+
+@pytest.mark.parametrize("edges", [np.linspace(0.0, 0.7, 8), np.linspace(0.0, 1.4, 15), np.arange(1, 13) * 0.1])
+def test_rounding_of_edges_that_are_computed_moves_no_record(edges):
+    """np.linspace(0, 0.7, 8) has the edge 0.09999999999999999: a time written 0.1 is at it."""
+    written = np.array([float(f"{edge:.6g}") for edge in edges if edge > 0.0])
+    assert (written != edges[edges > 0.0]).any()
+    K = len(written)
+    time, status = np.tile(written, 3), np.repeat([1.0, 0.0, 1.0], K)
+    status[2 * K :] = 0.0
+    time[2 * K :] = written[-1] * (1.0 - 2.0**-53)  # censored at the horizon, but for rounding
+    curve = pi.survival.KaplanMeier(time, status, grid=edges, bounds=(0.0, 2.0), discrete=True).fit(**NONE)
+    assert curve.table["events"].tolist() == [1.0] * K
+    assert curve.table["at risk"].tolist() == [3.0 * K - 2.0 * k for k in range(K)]
+    later = time * (1.0 + 1e-8)
+    moved = pi.survival.KaplanMeier(later, status, grid=edges, bounds=(0.0, 2.0), discrete=True).fit(**NONE)
+    assert moved.table["events"].tolist() == [0.0] + [1.0] * (K - 1)
+
+
+def test_times_that_are_one_are_so_for_cells_and_for_curves():
+    assert survival_cells.SAME_TIME == survival_inference.SAME_TIME
 
 
 # ---- with noise

@@ -3,7 +3,9 @@ r"""Numbers of events and of censored records by interval and group, by the squa
 The public edges 0 < t_1 < ... < t_K cut time into intervals (t_{k-1}, t_k]. A record fills one cell of its
 group: D_k, an event in interval k, or C_k, censored there. What happens after t_K is cut: a record that is
 still followed then, with an event later or censored at t_K or later, is in C_{K+1}. The numbers at risk
-are sums over suffixes, N_k = sum_{j >= k} (D_j + C_j). U, upper Toeplitz with first row f_0 = 1, f_k =
+are sums over suffixes, N_k = sum_{j >= k} (D_j + C_j). A time that differs from an edge by at most the part
+`SAME_TIME` of it is taken to be at the edge: ``np.linspace(0, 0.7, 8)`` has the edge 0.09999999999999999, and
+a time of 0.1 belongs to the interval that ends there. U, upper Toeplitz with first row f_0 = 1, f_k =
 f_{k-1} (2k - 1)/(2k), is the square root of the matrix of suffix sums (`summands`). For every group U D, of
 K entries, and U C, of K + 1, are released.
 
@@ -47,6 +49,7 @@ from privinf.wire import Derivations, Statistics
 
 MOST_INTERVALS = 512  # intervals of one grid
 MOST_GROUPS = 256
+SAME_TIME = 1e-9  # relative difference of a time and an edge that are one, as in `privinf.inference.survival`
 MIDDLE = 0.5  # a status, or the mark of a group, above it is 1
 
 
@@ -123,9 +126,10 @@ class SurvivalCells:
     def counts(self, time: Floats, status: Floats, groups: Floats) -> SurvivalCounts:
         """Return the counts of records: times, statuses, and marks of all groups but the first, (rows, k)."""
         intervals = len(self.edges)
-        interval = np.searchsorted(self.edges, time, side="left")
+        interval = np.searchsorted(self.edges * (1.0 + SAME_TIME), time, side="left")
         event = (status > MIDDLE) & (interval < intervals)
-        interval = np.where(event | (time < self.edges[-1]), interval, intervals)
+        followed = time >= self.edges[-1] * (1.0 - SAME_TIME)
+        interval = np.where(followed & ~event, intervals, interval)
         places = np.where(event, interval, intervals + interval)
         if groups.shape[1]:
             marks = np.column_stack([np.full(len(places), MIDDLE), groups])
