@@ -30,7 +30,8 @@ from proportional_hazards import DELTA, NORMAL, Law, Prototype, Table, compared,
 
 from privinf.accounting.calibration import calibrate_mu
 from privinf.errors import PrivinfError
-from privinf.glm.hazards.results import FAR_COLUMN, FAR_OUT, LATER, STEEP, column_reach
+from privinf.glm.hazards.baseline import STEEP
+from privinf.glm.hazards.results import FAR_COLUMN, FAR_OUT, LATER, column_reach
 from privinf.typing import Flags, Floats
 from studies.hazards.cox import cox
 from studies.hazards.records import Records

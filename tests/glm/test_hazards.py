@@ -23,8 +23,9 @@ from privinf.errors import (
     SchemaError,
 )
 from privinf.federation import InProcessFederation, Site, SitePolicy
-from privinf.glm.hazards.results import _draw_notes
+from privinf.glm.hazards.results import _draw_notes, long_steps
 from privinf.mechanisms.rows import Rows
+from privinf.results.notes import sentence
 
 SLOPES = {"group[T.b]": -0.5, "treated": 0.4, "age": 0.03}
 SCHEMA = pi.Schema(
@@ -129,7 +130,7 @@ def test_a_column_with_a_long_tail_is_named():
         np.minimum(failure, 2.0), x, status=failure <= 2.0, bounds=[(0, 40), (-1, 1)], horizon=2.0
     )
     fit = model.fit(epsilon=2.0, delta=1e-6, rng=0)
-    with pytest.warns(MisfitWarning, match="far out in x1 have less weight"):
+    with pytest.warns(MisfitWarning, match="far out in x1 have less weight.* of other columns"):
         fit.conf_int()
     assert "less weight" in " ".join(str(fit.summary()).split())
 
@@ -503,3 +504,18 @@ def test_a_note_warns_of_a_long_last_step(shift, is_long):
     assert bool(warned) == is_long
     assert all(note.rank == "must-read" for note in warned)
     assert len(_draw_notes(SimpleNamespace(), SimpleNamespace(), posterior, np.eye(2), True)) == 1
+    assert [note.text for note in warned] == [sentence(text) for text in long_steps(posterior)]
+
+
+def test_intervals_after_a_long_last_step_warn():
+    """As everywhere where steps may be long: the summary alone would leave the intervals without a word."""
+    rng = np.random.default_rng(4)
+    n = 1_500
+    x = np.column_stack([rng.random(n) < 0.05, np.clip(0.35 * rng.standard_normal((n, 2)), -1.0, 1.0)])
+    failure = rng.exponential(size=n) / (0.62 * np.exp(x @ [0.9, 1.2, -0.9]))
+    bounds = [(0, 1), (-1, 1), (-1, 1)]
+    model = pi.PHReg(np.minimum(failure, 1.0), x, status=failure <= 1.0, bounds=bounds, horizon=1.0)
+    fits = (model.fit(epsilon=0.7, delta=1e-6, rng=seed) for seed in range(20))
+    fit = next(fit for fit in fits if "which is long" in " ".join(fit.notes) and fit.cov_type != "none")
+    with pytest.warns(MisfitWarning, match="the last step moved linear predictors"):
+        fit.conf_int()

@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 from statsmodels.duration.hazard_regression import PHReg
 
-from privinf.glm.hazards.baseline import baseline_hazard, blocks_of, marginal_hazard, share_followed
+from privinf.glm.hazards.baseline import (
+    Baseline,
+    baseline_hazard,
+    blocks_of,
+    clear_halves,
+    marginal_hazard,
+    share_followed,
+)
 from privinf.inference.survival import CellEstimate, CellNoise
+from privinf.mechanisms.statistics.summands import root_matrix
 from privinf.mechanisms.statistics.survival import suffix_root
 from studies.hazards.cox import cox
 from studies.hazards.records import (
@@ -209,6 +217,34 @@ def test_merged_intervals_have_one_hazard_and_floors():
     assert (hazard > 0.0).all()
     exact = CellEstimate(D=D[None], C=C[None], noise=CellNoise(scale=0.0, root=suffix_root(9), groups=1))
     np.testing.assert_allclose(marginal_hazard(exact)[:2], [4.0 / 998.0, 6.0 / 993.0])
+
+
+def test_where_most_events_come_early_halves_are_merged_by_themselves():
+    """With equal parts the late intervals have hazards of noise, cut at 0: their sum is too large."""
+    count = 64
+    D = np.concatenate([np.full(8, 250.0), np.full(56, 4.0)])
+    C = np.append(np.full(count, 20.0), 8_000.0)
+    n = int(D.sum() + C.sum())
+    root = suffix_root(count + 1)
+    truth = marginal_hazard(
+        CellEstimate(D=D[None], C=C[None], noise=CellNoise(scale=0.0, root=root, groups=1))
+    ).cumsum()
+    edges = np.arange(1, count + 1) / count
+    rng = np.random.default_rng(0)
+    errors = {True: [], False: []}
+    for _ in range(20):
+        noise = CellNoise(scale=8.0, root=root, groups=1)
+        sums = np.concatenate([root_matrix(len(part)) @ part for part in (D, C)])
+        released = sums + 8.0 * rng.standard_normal(len(sums))
+        cells = CellEstimate.from_release(released, noise, n)
+        parts = sorted((part.start, part.stop) for part in clear_halves(cells))
+        assert [start for start, _ in parts[1:]] == [stop for _, stop in parts[:-1]]
+        assert parts[:8] == [(k, k + 1) for k in range(8)]
+        assert len(parts) < 20
+        for is_steep, found in errors.items():
+            found.append(marginal_hazard(cells, is_steep=is_steep).sum() - truth[-1])
+        assert Baseline.from_cells(cells, n, edges, 2).marginal.sum() - truth[-1] == errors[True][-1]
+    assert abs(np.mean(errors[True])) < 0.3 * np.mean(errors[False])
 
 
 def test_noise_of_counts_of_cells_is_that_of_their_release():

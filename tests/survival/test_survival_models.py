@@ -130,7 +130,9 @@ def test_edges_of_a_default_grid_are_the_numbers_that_people_write(intervals):
     assert curve.table["events"].tolist() == [1.0] * intervals
 
 
-@pytest.mark.parametrize("edges", [np.linspace(0.0, 0.7, 8), np.linspace(0.0, 1.4, 15), np.arange(1, 13) * 0.1])
+@pytest.mark.parametrize(
+    "edges", [np.linspace(0.0, 0.7, 8), np.linspace(0.0, 1.4, 15), np.arange(1, 13) * 0.1]
+)
 def test_rounding_of_edges_that_are_computed_moves_no_record(edges):
     """np.linspace(0, 0.7, 8) has the edge 0.09999999999999999: a time written 0.1 is at it."""
     written = np.array([float(f"{edge:.6g}") for edge in edges if edge > 0.0])

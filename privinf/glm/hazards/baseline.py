@@ -1,7 +1,10 @@
 r"""The baseline hazard of a proportional-hazards fit from noisy cells, and how far records are followed.
 
 **Marginal hazard.** Of intervals that are merged, by two, four, ..., until the mean number of events exceeds
-four sds of its noise: D / E, exposures E as in `privinf.inference.survival`.
+four sds of its noise: D / E, exposures E as in `privinf.inference.survival`. Where most events come early, a
+mean over the grid says little: late intervals would have hazards of noise, cut at 0. Then the same rule holds
+in each half of the grid, in each half of a half, and so on: a part is divided as long as the mean number of
+events of its halves exceeds four sds of theirs.
 
 **Baseline.** The marginal hazard is the mean hazard of the records still at risk. With a normal predictor
 eta ~ N(m, s^2) at time 0, and survivors weighted by exp(-L e^eta), the baseline's increment is the marginal
@@ -33,6 +36,7 @@ LEAST_EVENTS = 0.05  # of the mean number, that a merged interval is taken to ha
 STOPS = np.array([1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0])  # values of c that are tried
 NOISE = 5.8  # of rho(c), for scores that are clipped at about 1.2 of their usual length
 EARLY = 0.125  # part of the grid in which a hazard that is steep at 0 has most events
+STEEP = 0.6  # share of the events there above which a hazard is steep
 LARGE_SDS = 3.0  # sds of the predictor above its mean, whose hazard is taken for the largest
 
 
@@ -68,7 +72,7 @@ class Baseline:
     @classmethod
     def from_cells(cls, cells: CellEstimate, n: int, edges: Floats, blocks: int) -> Baseline:
         """Return the marginal hazard as a baseline of at most `blocks` blocks."""
-        marginal = marginal_hazard(cells)
+        marginal = marginal_hazard(cells, is_steep=early_share(cells, edges) > STEEP)
         block = blocks_of(cells.D[0], blocks)
         return cls(cells=cells, n=n, edges=edges, block=block, marginal=marginal, increments=marginal)
 
@@ -85,8 +89,7 @@ class Baseline:
     @property
     def early(self) -> float:
         """Share of the events in the first part of the grid, `EARLY` of it, at most 1."""
-        first = self.edges <= EARLY * self.edges[-1]
-        return min(float(self.cells.D[0][first].sum()) / self.events, 1.0)
+        return early_share(self.cells, self.edges)
 
     def at(self, slopes: Floats, center: Floats, spread: Floats) -> Baseline:
         """Return the baseline at these slopes of columns with this mean and covariance."""
@@ -126,12 +129,37 @@ def _events_sds(cells: CellEstimate, merged: Floats) -> Floats:
     return np.asarray(np.sqrt(np.maximum(np.diag(np.atleast_2d(covariance)), 0.0)))
 
 
-def marginal_hazard(cells: CellEstimate) -> Floats:
-    """Return the increments of the marginal cumulated hazard, shape (K,), on the finest clear merging."""
+def early_share(cells: CellEstimate, edges: Floats) -> float:
+    """Return the share of the events in the first part of the grid, `EARLY` of it, at most 1."""
+    first = edges <= EARLY * edges[-1]
+    return min(float(cells.D[0][first].sum()) / max(events_of(cells)[0], 1.0), 1.0)
+
+
+def marginal_hazard(cells: CellEstimate, *, is_steep: bool = False) -> Floats:
+    """Return the increments of the marginal cumulated hazard, shape (K,), on the finest clear merging.
+
+    Parameters
+    ----------
+    cells : CellEstimate
+        Of one group.
+    is_steep : bool
+        Whether halves of the grid are merged by themselves.
+    """
     D = cells.D[0]
     exposed = cells.exposed[0]
     count = len(D)
     total = max(float(D.sum()), 1.0)
+    hazard = np.empty(count)
+    for part in clear_halves(cells) if is_steep else equal_parts(cells):
+        events = max(float(D[part].sum()), LEAST_EVENTS * total * len(D[part]) / count)
+        hazard[part] = events / max(float(exposed[part].sum()), events)
+    return hazard
+
+
+def equal_parts(cells: CellEstimate) -> list[slice]:
+    """Return the finest parts of 1, 2, 4, ... intervals whose mean number of events is clear."""
+    count = cells.D.shape[-1]
+    total = max(float(cells.D[0].sum()), 1.0)
     width = 1
     while width < count:
         groups = np.arange(count) // width
@@ -139,12 +167,26 @@ def marginal_hazard(cells: CellEstimate) -> Floats:
         if total / len(merged) > CLEAR * float(_events_sds(cells, merged).max()):
             break
         width *= 2
-    hazard = np.empty(count)
-    for start in range(0, count, width):
-        part = slice(start, start + width)
-        events = max(float(D[part].sum()), LEAST_EVENTS * total * len(D[part]) / count)
-        hazard[part] = events / max(float(exposed[part].sum()), events)
-    return hazard
+    return [slice(start, start + width) for start in range(0, count, width)]
+
+
+def clear_halves(cells: CellEstimate) -> list[slice]:
+    """Return the parts of the grid that are left when halves are divided while their mean number is clear."""
+    parts = []
+    waiting = [slice(0, cells.D.shape[-1])]
+    while waiting:
+        part = waiting.pop()
+        middle = (part.start + part.stop) // 2
+        halves = [slice(part.start, middle), slice(middle, part.stop)]
+        merged = np.zeros((2, cells.D.shape[-1]))
+        for row, half in zip(merged, halves, strict=True):
+            row[half] = 1.0
+        mean = 0.5 * float(cells.D[0][part].sum())
+        if middle > part.start and mean > CLEAR * float(_events_sds(cells, merged).max()):
+            waiting += halves
+        else:
+            parts.append(part)
+    return parts
 
 
 def baseline_hazard(marginal: Floats, mean: float, sd: float) -> Floats:

@@ -22,6 +22,7 @@ from privinf.glm.advice import (
     step_text,
 )
 from privinf.glm.curved import OneStepRelease
+from privinf.glm.hazards.baseline import STEEP
 from privinf.glm.hazards.path import HazardFit
 from privinf.glm.hazards.score_equation import hazard_system
 from privinf.glm.posterior_draws import (
@@ -69,15 +70,14 @@ LATER = 0.06
 # hazard is wrong by a factor. Both are chosen on tables, see benchmarks/results/hazard_tables.md.
 FAR_COLUMN = 4.5
 FAR_OUT = 10.0
-# Share of events in the first eighth of the grid above which a warning comes.
-STEEP = 0.6
-# Move of linear predictors in the last step (root mean square) above which a warning comes. Score tests of
-# simulated fits with such a step rejected in 11% to 17% (benchmarks/results/hazard_scores.md). On 20 tables
-# and laws, 3 of 623 converged fits had one.
+# Move of linear predictors in the last step (root mean square) above which a warning comes. Tests and
+# intervals of simulated fits with such a step missed in 14% to 17% (benchmarks/results/hazard_scores.md), and
+# score tests in 12% of 299 fits of another law, with a rare binary column, 1,500 rows and epsilon 0.7. On 20
+# tables and laws, 3 of 623 converged fits had one.
 LONG_MOVE = 0.8
 LONG_STEP = (
     "the last step moved linear predictors by {:.1f} (root mean square), which is long: intervals and score "
-    "tests of such fits can miss about three times as often as stated; use more records, a larger budget, "
+    "tests of such fits can miss two to three times as often as stated; use more records, a larger budget, "
     "fewer columns or tighter bounds"
 )
 STEEP_HAZARD = (
@@ -90,8 +90,8 @@ CUT_FOLLOW_UP = (
 )
 FAR_RECORDS = (
     "records far out in {} have less weight; if hazards are not proportional or effects not linear there, "
-    "coefficients of these and of other columns differ from those of Cox's regression; use logarithms, tighter "
-    "bounds or a larger budget"
+    "coefficients of these and of other columns differ from those of Cox's regression; use logarithms, "
+    "tighter bounds or a larger budget"
 )
 DECIDED_BY_PRIOR = (
     "the prior influences the coefficients {}; intervals can miss slopes that are large relative to it: use "
