@@ -116,6 +116,7 @@ class Labels:
 
     # debiased lasso: the scores of the targets
     MEAN_OF_RESIDUALS: Final = "mean of the residuals"
+    MEANS_OF_FORMS: Final = "means of the forms of the targets"
     COUNTS_OF_SCORES: Final = "counts of the scores"
     DEBIASING_SCORES: Final = "debiasing scores"
     DEBIASING_SCORES_ABOVE: Final = "debiasing scores, upper layer"
@@ -214,6 +215,7 @@ class Derivations:
     BOOTSTRAP_VARIANCES: Final = "R_w^2 R^2"
     MULTIPLIERS: Final = "2 R_w R max|e|"
     QUADRATIC_FORMS: Final = "R_v^2"
+    FORM_SUMS: Final = "2c sqrt m, m forms clipped to [-c, c]"
     PRODUCT_VECTORS: Final = "2C, vectors of clipped products shrunk to |f| <= C"
     COLUMN_PRODUCT_VECTORS: Final = "2C, products shrunk to |a| |b| <= C"
 
@@ -421,6 +423,7 @@ class Statistics:
     TARGET_SCORES: Final = "target_scores"
     PAPER_VARIANCES: Final = "paper_variances"
     QUADRATIC_FORMS: Final = "quadratic_forms"
+    FORM_SUMS: Final = "form_sums"
     MULTIPLIER_SCORES: Final = "multiplier_scores"
     # survival analysis
     SURVIVAL_CELLS: Final = "survival.cells"

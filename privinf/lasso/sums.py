@@ -49,6 +49,7 @@ from privinf.federation import NoisyGram
 from privinf.lasso.precision import standing_out, steadied
 from privinf.lasso.radii import UNCLIPPED, ResidualSizes, Weights, scale_of_squares
 from privinf.lasso.rows import SparseUnits
+from privinf.mechanisms.statistics.block import number_of
 from privinf.typing import Flags, Floats, Integers, PlainValue
 from privinf.wire import Labels, Statistics
 
@@ -141,6 +142,8 @@ class SparseSums:
         Of the means of all columns, in the user's units; 0 where none were released.
     complete : CompleteRows or None
         The estimated number of complete rows, where the others are dropped.
+    constants : dict of str to float
+        By site: what is added to the constant at its rows, in steps, selections and sizes of residuals.
 
     Notes
     -----
@@ -157,6 +160,7 @@ class SparseSums:
     center_sd: dict[int, float] = field(default_factory=dict)
     mean_sd: Floats | float = 0.0
     complete: CompleteRows | None = None
+    constants: dict[str, float] = field(default_factory=dict)
 
     def count_complete(self, rho: float) -> CompleteRows:
         """Release the number of complete rows; its estimate, which is returned, now has the place of n."""
@@ -209,6 +213,13 @@ class SparseSums:
         place = {"intercept": units.intercept} if self.response is None else {"response": self.response}
         return {"center": units.center, "scale": units.scale, **place, **residual, **extra}
 
+    def _with_constants(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a statistic of residuals with the constants of the sites."""
+        if not self.constants:
+            return args
+        numbers = np.array([number_of(name) for name in self.constants], dtype=np.int64)
+        return {**args, "streams": numbers, "intercepts": np.array(list(self.constants.values()))}
+
     def release(self, op: str, args: Mapping[str, Any], rho: float, label: str) -> Any:
         """Release a vector of these sites at a price; its mean is over the complete rows."""
         release = self.server.vector_sum(op, args, label=label, rho=rho, sites=self.sites)
@@ -224,7 +235,10 @@ class SparseSums:
         top = 2.0 * (units.y_max_abs if self.response is None else float(units.max_abs[self.response]))
         edges = top * 2.0 ** (-np.arange(OCTAVES * CELLS_PER_OCTAVE, -1, -1) / CELLS_PER_OCTAVE)
         counts = self.release(
-            Statistics.RESIDUAL_HISTOGRAM, self.args(support, beta, edges=edges), rho, label
+            Statistics.RESIDUAL_HISTOGRAM,
+            self._with_constants(self.args(support, beta, edges=edges)),
+            rho,
+            label,
         )
         sizes = ResidualSizes.from_counts(counts, edges)
         if self.response is not None:
@@ -264,15 +278,26 @@ class SparseSums:
         A mean within its noise is shrunk toward zero, so that noise does not move the residuals. The rest is
         the noise and the part of the mean that was taken for noise.
         """
+        mean, sd = self.residual_mean(support, beta, bound, rho, label)
+        shift = float(standing_out(np.array([mean]), sd)[0])
+        self.move_constant(shift)
+        left = math.hypot(sd, mean - shift)
+        return self.with_count(left, shift)
+
+    def residual_mean(
+        self, support: Sequence[int], beta: Floats, bound: float, rho: float, label: str
+    ) -> tuple[float, float]:
+        """Return the mean of residuals clipped at `bound`, and the sd of its noise."""
         bound = min(bound, self.units.y_limit) if math.isfinite(rho) else UNCLIPPED
         noisy = self.release(
             Statistics.RESIDUAL_SUM, self.args(support, beta, residual_clip=bound), rho, label
         )
-        shift = float(standing_out(noisy.mean, noisy.mean_sd)[0])
+        return float(noisy.mean[0]), float(noisy.mean_sd)
+
+    def move_constant(self, shift: float) -> None:
+        """Move the constant of residuals."""
         self.units.intercept += shift
         self.units.y_limit += abs(shift)
-        left = math.hypot(float(noisy.mean_sd), float(noisy.mean[0]) - shift)
-        return self.with_count(left, shift)
 
     def size_columns(self, columns: Sequence[int], rho: float, clip: float = math.inf) -> None:
         """Release the mean squares of columns not sized before, and take their roots as units.
@@ -349,7 +374,7 @@ class SparseSums:
         """Return the k columns whose clipped products with the residuals have the largest sums."""
         selections = self.server.top_k(
             Statistics.CLIPPED_PRODUCTS,
-            self.args(support, beta, bound=bound),
+            self._with_constants(self.args(support, beta, bound=bound)),
             k,
             rho=rho,
             values=False,
@@ -419,8 +444,22 @@ class SparseSums:
         self, score: Score, rho: float, label: str, op: str = Statistics.CLIPPED_SCORE
     ) -> tuple[Floats, float]:
         """Return the mean of a clipped score, or of another statistic of it, and the sd of its noise."""
-        noisy = self.release(op, self._of(score), rho, label)
+        noisy = self.release(op, self._with_constants(self._of(score)), rho, label)
         return noisy.mean, noisy.mean_sd
+
+    def form_means(
+        self, columns: Sequence[int], transform: Floats, bound: float, rho: float
+    ) -> tuple[Floats, Floats]:
+        """Return the means of k forms T'x_A, each clipped at `bound`, and the sds of their noise, (k,)."""
+        args = self.args(
+            (),
+            np.empty(0),
+            columns=np.asarray(columns),
+            transform=transform,
+            clip=bound if math.isfinite(rho) else UNCLIPPED,
+        )
+        noisy = self.release(Statistics.FORM_SUMS, args, rho, Labels.MEANS_OF_FORMS)
+        return noisy.mean, np.broadcast_to(self._mean_sd(noisy), noisy.mean.shape)
 
     def slopes(self, score: Score, targets: Sequence[int], norm: float, rho: float) -> tuple[Floats, float]:
         """Return the mean slopes of a score at its targets and the sd of their noise."""
@@ -443,11 +482,11 @@ class SparseSums:
         targets: Sequence[int],
         rho: float,
         label: str = Labels.DEBIASING_SCORES_AND_SQUARES,
-        **clips: PlainValue,
+        **more: PlainValue,
     ) -> tuple[Floats, float]:
         """Return means of scores that are clipped as products, squares, slopes, and the sd of their noise.
 
-        `score.residual` clips the products; see `privinf.mechanisms.statistics.scores`.
+        `score.residual` clips the products, and `more` are the other arguments; see `privinf.mechanisms.statistics.scores`.
         """
         args = self.args(
             score.support,
@@ -456,7 +495,7 @@ class SparseSums:
             transform=score.transform,
             bound=min(score.residual, UNCLIPPED),
             targets=np.asarray(targets),
-            **clips,
+            **more,
         )
         noisy = self.release(Statistics.TARGET_SCORES, args, rho, label)
         return noisy.mean, noisy.mean_sd

@@ -34,7 +34,8 @@ from privinf.lasso.heterogeneous.plan import (
     extra_selections,
     interval_columns,
 )
-from privinf.lasso.heterogeneous.scores import ScorePrices, center_sites, site_scores
+from privinf.lasso.heterogeneous.centering import center_sites, move_constants
+from privinf.lasso.heterogeneous.scores import ScorePrices, site_scores
 from privinf.lasso.heterogeneous.site_effects import (
     SharedPart,
     SiteEffects,
@@ -46,7 +47,7 @@ from privinf.lasso.heterogeneous.site_effects import (
 from privinf.lasso.plan import PRODUCT_CLIP
 from privinf.lasso.radii import best_step_radii
 from privinf.lasso.rows import SparseUnits
-from privinf.lasso.sums import RESIDUAL_ROOM, SparseSums
+from privinf.lasso.sums import SparseSums
 from privinf.typing import Floats
 from privinf.wire import Labels
 
@@ -136,11 +137,19 @@ def site_fits(
     size = interval_columns(shared_sparsity, own_sparsity, extra, neighbors)
     pooled.size_columns(range(p), SIZES * budget.scales * p / size, SIZE_CLIP)
     grams = site_grams(pooled, sites, budget.gram, size, joint=joint, own_precision=own_precision)
-    shared = _shared(pooled, grams, budget, shared_sparsity, extra[0])
-    sites = _with_constants(sites, shared, means.residuals / 2.0)
+    sites = {name: replace(sums, units=copy(sums.units)) for name, sums in sites.items()}
+    shared = _shared(pooled, sites, grams, budget, means.constant, shared_sparsity, extra[0])
     scale_prices = BLOCK_SCALE_SHARE * budget.scales, FINAL_SCALE_SHARE * budget.scales
     fits = own_fits(
-        sites, grams, shared, budget.own_selection, budget.own_refit, scale_prices, own_sparsity, extra[1]
+        sites,
+        grams,
+        shared,
+        budget.own_selection,
+        budget.own_refit,
+        scale_prices,
+        means.constant,
+        own_sparsity,
+        extra[1],
     )
     near = _neighbors(pooled, sites, own_precision, targets, shared.support, neighbors, budget.neighbours)
     members = {
@@ -150,9 +159,9 @@ def site_fits(
     correlations = grams.precision(members)
     if means.score_columns > 0.0:
         pooled.center_again(means.score_columns, np.unique(np.concatenate(list(members.values()))))
-    centered = center_sites(pooled, sites, fits, means.residuals / 2.0)
+    centered = center_sites(pooled, sites, fits, means.last_constant)
     prices = ScorePrices.from_prices(budget.slopes, budget.score)
-    scores = site_scores(centered, correlations, fits, shared, targets, near, prices)
+    scores = site_scores(centered, correlations, fits, shared, targets, near, prices, means.forms, joint=joint)
     return SiteFits(
         shared=shared.support,
         shared_beta=shared.beta,
@@ -165,11 +174,18 @@ def site_fits(
 
 
 def _shared(
-    pooled: SparseSums, grams: SiteGrams, budget: SiteBudget, sparsity: int, extra: int
+    pooled: SparseSums,
+    sites: Mapping[str, SparseSums],
+    grams: SiteGrams,
+    budget: SiteBudget,
+    constant_price: float,
+    sparsity: int,
+    extra: int,
 ) -> SharedPart:
     p = len(pooled.units.scale)
     scale_price = POOLED_SCALE_SHARE * budget.scales / 3.0
     scale = response = pooled.residual_scale((), np.empty(0), scale_price, Labels.SCALE_OF_RESPONSE)
+    _move_constants(pooled, sites, _SharedPoint((), np.empty(0), scale), constant_price)
     support = pooled.select(
         (),
         np.empty(0),
@@ -191,11 +207,15 @@ def _shared(
         beta = steps[-1].beta
         if place in (0, last):
             scale = pooled.residual_scale(support, beta, scale_price, Labels.SCALE_OF_RESIDUALS)
+        if place == 0:
+            _move_constants(pooled, sites, _SharedPoint(support, beta, scale), constant_price)
     largest = largest_positions(beta, sparsity)
     cov = (steps[-1].variance * root.values @ root.values.T)[np.ix_(largest, largest)]
     lost = diverged(steps, len(support), scale, response, root)
+    kept = [support[i] for i in largest]
+    _move_constants(pooled, sites, _SharedPoint(kept, beta[largest], scale), constant_price)
     return SharedPart(
-        support=[support[i] for i in largest],
+        support=kept,
         beta=beta[largest],
         cov=cov,
         scale=scale,
@@ -204,19 +224,31 @@ def _shared(
     )
 
 
-def _with_constants(sites: Mapping[str, SparseSums], shared: SharedPart, rho: float) -> dict[str, SparseSums]:
-    """Return the sites with constants of their own: the mean of the residuals of the shared fit.
+@dataclass(frozen=True, slots=True, eq=False)
+class _SharedPoint:
+    """The shared part between steps: columns, coefficients, and the typical size of residuals of all rows."""
+
+    support: Sequence[int]
+    beta: Floats
+    scale: float
+
+
+def _move_constants(
+    pooled: SparseSums, sites: Mapping[str, SparseSums], point: _SharedPoint, rho: float
+) -> None:
+    """Move the constants of the sites by the means of their residuals, and use them in sums over all rows.
+
+    With one constant for all rows, sites whose columns have other means would pull the shared coefficients
+    toward their own constants.
 
     Notes
     -----
     **Privacy.** Spends `rho` at every site.
     """
-    own = {name: replace(sums, units=copy(sums.units)) for name, sums in sites.items()}
+    move_constants(sites, dict.fromkeys(sites, point), rho)
     if rho > 0.0:
-        bound = RESIDUAL_ROOM * shared.scale
-        for sums in own.values():
-            sums.center_residual(shared.support, shared.beta, bound, rho, Labels.MEAN_OF_RESIDUALS)
-    return own
+        constant = pooled.units.intercept
+        pooled.constants = {name: sums.units.intercept - constant for name, sums in sites.items()}
 
 
 def _neighbors(

@@ -33,6 +33,10 @@ COLUMN_MEANS = 0.032
 SCORE_COLUMN_MEANS = 0.0055
 RESPONSE_MEAN = 0.0055
 RESIDUAL_MEANS = 0.012  # at the reference; more where sites are small
+# How often a site's constant is moved before the scores: three times in the fit of the shared part, and before
+# each of the last two steps of its own part.
+EARLIER_CONSTANTS = 5
+FORM_MEANS = 0.01  # share of an interval's price, or of a joint one, for the means of the forms w_j'x
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +67,15 @@ class MeanPrices:
     response : float
     residuals : float
         Of the mean of each site's residuals, before its own columns are selected and before its scores.
+    forms : float
+        Of the means of the forms w_j'x of all targets at each site.
     """
 
     columns: float = 0.0
     score_columns: float = 0.0
     response: float = 0.0
     residuals: float = 0.0
+    forms: float = 0.0
 
     @classmethod
     def from_rho(cls, rho: float, rows: int, *, joint: bool) -> MeanPrices:
@@ -86,12 +93,23 @@ class MeanPrices:
             score_columns=part_of_rho(rho, SCORE_COLUMN_MEANS) if joint else 0.0,
             response=part_of_rho(rho, RESPONSE_MEAN),
             residuals=part_of_rho(rho, residuals),
+            forms=part_of_rho(rho, FORM_MEANS),
         )
+
+    @property
+    def constant(self) -> float:
+        """Price of a site's mean residual, each of several times before the scores."""
+        return 0.5 * self.residuals / EARLIER_CONSTANTS
+
+    @property
+    def last_constant(self) -> float:
+        """Price of the mean of a site's residuals before the scores."""
+        return 0.5 * self.residuals
 
     @property
     def total(self) -> float:
         """Price of all means that a site's rows pay for."""
-        return self.columns + self.score_columns + self.response + self.residuals
+        return self.columns + self.score_columns + self.response + self.residuals + self.forms
 
 
 def interval_columns(shared: int, own_sparsity: int, extra: tuple[int, int], neighbors: int) -> int:
@@ -279,8 +297,8 @@ def check_site_plan(
     counts = factors(targets, p, columns, joint=joint, own_precision=own_precision)
     price = {name: share / (counts[name] if joint else 1.0) for name, share in parts.items()}
     total = sum(price[name] * counts[name] for name in price)
-    if not joint:  # an interval pays for its columns, as for their sizes
-        means = replace(means, columns=means.columns * p / columns)
+    if not joint:  # an interval pays for its columns, as for their sizes, and for its own form
+        means = replace(means, columns=means.columns * p / columns, forms=means.forms * targets)
     return SitePlan(
         budget=SiteBudget(**{name: part_of_rho(rho, part_price) for name, part_price in price.items()}),
         shared=shared,

@@ -54,11 +54,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from privinf.lasso.debiasing import COLUMN_NOISE, SLOPE_NOISE, Debiased, debiased_coordinates
+from privinf.lasso.heterogeneous.centering import CenteredSite
+from privinf.lasso.heterogeneous.means import form_means
 from privinf.lasso.heterogeneous.site_effects import SharedPart, SiteEffects
 from privinf.lasso.precision import (
     Correlations,
@@ -69,10 +71,9 @@ from privinf.lasso.precision import (
 )
 from privinf.lasso.radii import UNCLIPPED, product_radius
 from privinf.lasso.scores import ScoreRelease, slopes_above_noise, within_limits
-from privinf.lasso.sums import RESIDUAL_ROOM, Score, SparseSums
+from privinf.lasso.sums import Score, SparseSums
 from privinf.mechanisms.statistics.scores import SQUARE_WEIGHT
 from privinf.typing import Flags, Floats
-from privinf.wire import Labels
 
 MEAN_SHARE = 0.4  # share of the slopes' price for their averages over targets; the rest is for single targets
 SLOPE_CLIP = 4.0  # clip of a single u_j x_j sqrt(w_jj), whose mean is 1
@@ -103,56 +104,6 @@ class ScorePrices:
         return 4.0 / 3.0 * math.sqrt(self.slope / self.score), 4.0 / 3.0 * math.sqrt(
             self.average / self.score
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class CenteredSite:
-    """Sums of a site with its residuals centered, and what is left of the means.
-
-    Attributes
-    ----------
-    sums : SparseSums
-        With units of the site's own.
-    residual_sd : float
-        Standard deviation of the noise of the mean of the residuals; 0 where none was released.
-    column_sd : ndarray, shape (p,), or float
-        Standard deviations of the noise of the means of columns, in the units of the columns.
-    """
-
-    sums: SparseSums
-    residual_sd: float
-    column_sd: Floats | float
-
-    def score_sd(self, standard: Floats) -> Floats:
-        """Return sds of the product of the remaining means in scores of k directions, shape (p, k)."""
-        variances = np.broadcast_to(np.square(self.column_sd), len(standard))
-        return np.asarray(self.residual_sd * np.sqrt(variances @ np.square(standard)))
-
-
-def center_sites(
-    pooled: SparseSums, sites: Mapping[str, SparseSums], fits: Mapping[str, SiteEffects], rho: float
-) -> dict[str, CenteredSite]:
-    """Return the sites with residuals centered at means that are released at a price; at 0 none are.
-
-    The units of columns are those of `pooled`, the constants those of the sites.
-
-    Notes
-    -----
-    **Privacy.** Spends `rho` at every site; neighboring tables differ in one record (replace-one).
-    """
-    centered = {}
-    for name, sums in sites.items():
-        fit = fits[name]
-        units = replace(pooled.units, intercept=sums.units.intercept, y_limit=sums.units.y_limit)
-        own = replace(sums, units=units)
-        sd = 0.0
-        if rho > 0.0:
-            bound = RESIDUAL_ROOM * fit.scale
-            label = Labels.MEAN_OF_RESIDUALS
-            sd = own.center_residual(fit.support, fit.beta, bound, rho, label)
-        column_sd = pooled.mean_sd / units.scale
-        centered[name] = CenteredSite(sums=own, residual_sd=sd, column_sd=column_sd)
-    return centered
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -220,6 +171,9 @@ def site_scores(
     targets: Sequence[int],
     near: Mapping[str, Sequence[Sequence[int]]],
     prices: ScorePrices,
+    form_price: float,
+    *,
+    joint: bool,
 ) -> SiteScores:
     """Return every site's debiased targets.
 
@@ -236,20 +190,32 @@ def site_scores(
     near : mapping of str to k sequences of int
         Neighbors of the targets.
     prices : ScorePrices
+    form_price : float
+        Of the means of the forms of all targets; at 0 none are released.
+    joint : bool
+        Whether one budget pays for all targets.
 
     Notes
     -----
-    **Privacy.** Spends the prices of k targets and of one average at every site.
+    **Privacy.** Spends the prices of k targets and of one average at every site, and `form_price`.
     """
     columns: dict[str, Floats] = {}
     noise = {}
     released = {}
-    for name, site in sites.items():
+    for name in sites:
         fit = fits[name]
         columns[name], noise[name] = correlation_columns(
             grams[name], fit.support, fit.error_cov, targets, near[name]
         )
-        released[name] = _release(site.sums, columns[name], fits[name], targets, prices)
+    units = {name: np.sqrt(of_site[list(targets), range(len(targets))]) for name, of_site in columns.items()}
+    forms = {name: columns[name] / units[name] for name in sites}
+    first = next(iter(grams.values()))
+    own_precision = any(gram is not first for gram in grams.values())
+    means = form_means(sites, forms, form_price, joint=joint, own_precision=own_precision)
+    for name, site in sites.items():
+        offsets = means.offsets[name]
+        released[name] = _release(site.sums, columns[name], offsets, fits[name], targets, prices)
+        noise[name] += np.square(units[name]) * means.between[name] * np.trace(fits[name].error_cov)
     slopes = _slopes(list(released.values()))
     debiased: dict[str, Debiased | None] = {}
     targets_above_noise = {}
@@ -268,7 +234,7 @@ def site_scores(
             score_sd=release.score_sd,
             slope_sd=np.hypot(slopes.sds[place][at], slope * sums.count_error) / unit,
             n=sums.n,
-        ).with_noise(slope * sites[name].score_sd(columns[name][:, at] / unit))
+        ).with_noise(slope * sites[name].residual_sd * np.sqrt(means.left[name][at]))
         above_noise = slopes_above_noise(score)
         score = score.only(above_noise)
         at = at[above_noise]
@@ -352,7 +318,12 @@ def _differences(released: Sequence[_Released], sizes: Sequence[int]) -> list[fl
 
 
 def _release(
-    sums: SparseSums, columns: Floats, fit: SiteEffects, targets: Sequence[int], prices: ScorePrices
+    sums: SparseSums,
+    columns: Floats,
+    offsets: Floats,
+    fit: SiteEffects,
+    targets: Sequence[int],
+    prices: ScorePrices,
 ) -> _Released:
     k = len(targets)
     noiseless = math.isinf(prices.score)
@@ -376,6 +347,7 @@ def _release(
         targets,
         k * (prices.score + prices.slope) + prices.average,
         weights=unit,
+        offsets=offsets,
         slope_clip=slope_clip,
         slope_weight=slope_weight,
         average_clip=average_clip,

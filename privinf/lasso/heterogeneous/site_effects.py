@@ -25,6 +25,7 @@ from privinf.lasso.fit import (
     largest_positions,
     still_moving,
 )
+from privinf.lasso.heterogeneous.centering import move_constants
 from privinf.lasso.precision import Correlations, correlations, whitening
 from privinf.lasso.radii import best_step_radii, gram_norm, scale_of_squares
 from privinf.lasso.sums import SparseSums
@@ -124,6 +125,7 @@ def own_fits(
     selection: float,
     refit: float,
     scale_prices: tuple[float, float],
+    constant_price: float,
     sparsity: int,
     extra: int,
 ) -> dict[str, SiteEffects]:
@@ -138,6 +140,8 @@ def own_fits(
         Prices of all selections and of all steps, zCDP.
     scale_prices : (float, float)
         Prices of all releases of the size of residuals between steps, and of the last.
+    constant_price : float
+        Price of the mean of the residuals, between two steps.
     sparsity, extra : int
         Columns kept, and selected beyond the sparsity.
 
@@ -155,6 +159,7 @@ def own_fits(
             selection=selection,
             refit=refit,
             scale_prices=scale_prices,
+            constant_price=constant_price,
             sizes=block_sizes(min(sparsity + extra, columns), BLOCKS),
             sparsity=sparsity,
         )
@@ -182,6 +187,7 @@ class SiteBlocks(BlockedFit[dict[str, SiteState], dict[str, SiteEffects]]):
     selection: float
     refit: float
     scale_prices: tuple[float, float]
+    constant_price: float
     sizes: list[int]
     sparsity: int
 
@@ -254,6 +260,7 @@ class SiteBlocks(BlockedFit[dict[str, SiteState], dict[str, SiteEffects]]):
         return stepped
 
     def _rescaled(self, state: dict[str, SiteState]) -> dict[str, SiteState]:
+        move_constants(self.sites, state, self.constant_price)
         price = self.scale_prices[0] / len(self.sizes)
         scales = [
             _scale(self.sites[name], own.support, own.beta, own.scale, price) for name, own in state.items()

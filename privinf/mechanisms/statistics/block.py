@@ -216,6 +216,20 @@ def stream_of(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
 
 
+def number_of(name: str) -> int:
+    """Return the number of a site in the argument `streams`: its stream without the last binary digit."""
+    return stream_of(name) >> 1
+
+
+def with_constant(args: Args, stream: int) -> Args:
+    """Return arguments whose intercept is that of a site: its public constant in `intercepts` is added."""
+    if "streams" not in args:
+        return args
+    own = np.asarray(args["intercepts"], dtype=np.float64)[np.asarray(args["streams"]) == stream >> 1]
+    rest = {name: value for name, value in args.items() if name not in ("streams", "intercepts")}
+    return rest | {"intercept": float(args.get("intercept", 0.0)) + float(own.sum())}
+
+
 def clipped(values: Floats, bound: float) -> Floats:
     """Return values inside [-bound, bound], in place; nan becomes 0."""
     if math.isfinite(bound):
@@ -390,6 +404,13 @@ def check_common(args: Args, columns: int) -> None:
         raise ArgumentError(
             f"argument 'response' of the statistic must be a column number between 0 and {columns - 1}"
         )
+    if ("streams" in args) != ("intercepts" in args):
+        raise ArgumentError(
+            "the arguments 'streams' (numbers of sites) and 'intercepts' (their constants) of the statistic "
+            "must be passed together"
+        )
+    if "streams" in args:
+        _check_constants(args)
     if ("support" in args) != ("beta" in args):
         raise ArgumentError(
             "the arguments 'support' (column numbers) and 'beta' (their coefficients) of the statistic must "
@@ -397,3 +418,11 @@ def check_common(args: Args, columns: int) -> None:
         )
     if "support" in args:
         vector(args, "beta", len(positions(args, "support", columns)))
+
+
+def _check_constants(args: Args) -> None:
+    """Raise ArgumentError unless `intercepts` has one number for each of the distinct sites in `streams`."""
+    streams = np.asarray(args["streams"])
+    if streams.ndim != 1 or streams.dtype.kind not in "iu" or len(np.unique(streams)) < streams.size:
+        raise ArgumentError("argument 'streams' of the statistic must be a list of distinct integers")
+    vector(args, "intercepts", len(streams))

@@ -25,6 +25,7 @@ from privinf.mechanisms.statistics.block import (
     positive,
     unit_of,
     whole_number,
+    with_constant,
 )
 from privinf.mechanisms.statistics.places import BatchDigests, BatchPass
 from privinf.typing import Floats, Integers, Relation
@@ -34,6 +35,8 @@ T = TypeVar("T")
 
 # Arguments of statistics of columns and residuals, each of which may take some.
 COMMON = ("center", "scale", "intercept", "response", "support", "beta", "bits")
+# Of statistics of residuals: numbers of sites, and what is added to the intercept at each of them.
+CONSTANTS = ("streams", "intercepts")
 # Of statistics with sites as units: number of rows of a site, and clipping threshold of its total.
 CLIENTS = ("client_rows", "client_clip")
 # Numbers that one sum may hold.
@@ -347,6 +350,7 @@ class SiteOp:
             else record_sensitivity
         )
         check_bits(args, len(rows))
+        args = with_constant(args, rows.stream)
         with np.errstate(all="ignore"):
             total = made_finite(clipped_total(self._sum(rows, args, record_sensitivity), args))
         return total.reshape(record_sensitivity.shape)

@@ -30,6 +30,10 @@ Replacing one record moves the sum by f(z) - f(z'), so that
 - ``complete_rows``: the number of rows that lack no value, where others are dropped before they are summed:
   one mark, l2 1, attained by a record that is complete in place of one that is not.
 
+On request (arguments `streams` and `intercepts`), the first, the fifth and the eighth of these have a public
+intercept of its own at each site. A record that is replaced stays at its site, whose intercept is a number like
+any other: the sets are the same, and no sensitivity rises.
+
 A dropped record adds zero to every sum. Zero is in each of these sets, or nearer to every vector of the set
 than the farthest one (`tests/privacy/attained.py` searches for exceptions): no sensitivity rises.
 """
@@ -50,7 +54,7 @@ from privinf.mechanisms.statistics.block import (
     vector,
 )
 from privinf.mechanisms.statistics.families import logistic
-from privinf.mechanisms.statistics.ops import COMMON, SiteOp, named
+from privinf.mechanisms.statistics.ops import COMMON, CONSTANTS, SiteOp, named
 from privinf.mechanisms.statistics.summands import (
     Ball,
     Box,
@@ -314,7 +318,7 @@ SPARSE_OPS: dict[str, SiteOp] = named(
         name=Statistics.CLIPPED_PRODUCTS,
         summand=_products_summand,
         terms=clipped_products,
-        arguments=(*COMMON, "bound", "residual_clip"),
+        arguments=(*COMMON, *CONSTANTS, "bound", "residual_clip"),
         wide=True,
         aligned=True,
     ),
@@ -345,7 +349,7 @@ SPARSE_OPS: dict[str, SiteOp] = named(
         name=Statistics.CLIPPED_SCORE,
         summand=_score_summand,
         terms=clipped_score,
-        arguments=_TARGETS,
+        arguments=(*_TARGETS, *CONSTANTS),
         aligned=True,
     ),
     op_of_terms(
@@ -366,7 +370,7 @@ SPARSE_OPS: dict[str, SiteOp] = named(
         name=Statistics.RESIDUAL_HISTOGRAM,
         summand=_histogram_summand,
         terms=residual_histogram,
-        arguments=(*COMMON, "edges"),
+        arguments=(*COMMON, *CONSTANTS, "edges"),
         aligned=True,
     ),
     op_of_terms(

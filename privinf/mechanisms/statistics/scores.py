@@ -1,7 +1,7 @@
 """Sums of clipped scores, target by target, and of clipped linear forms of a record.
 
-**Whole products.** With u_j = T_j'x, r the residual, m targets and s_j = clip(u_j r, B) / B, a record adds to
-``target_scores``
+**Whole products.** With u_j = T_j'x - o_j, r the residual, m targets and s_j = clip(u_j r, B) / B, a record
+adds to ``target_scores``
 
     s_j,   3/2 s_j^2,   c clip(u_j x_j 1(|u_j r| < B), -a/2, a) / a   for every target,
     g clip(mean_j h_j u_j x_j 1(|u_j r| < B), -d/2, d) / d            once.
@@ -9,7 +9,7 @@
 Of all scores moved by at most 2 B by one record, the clipped product is the most precise for its slope: it
 clips what is large in the product, not a factor. The slopes' products have a positive mean, and rarely are
 far below zero; their average over many targets, with public weights h_j, is alike for all records, so d may
-be small.
+be small. The offsets o_j are public, 0 by default; whatever they are, s_j is clipped.
 
 Replacing a record moves a target's first two entries by s - t and 3/2 (s^2 - t^2), where y = |s - t| and
 |s + t| add up to at most 2:
@@ -33,6 +33,7 @@ move by, in l_inf:
 
 - ``paper_variances``: sum Pi_Rw(w_j'x)^2 Pi_R(r)^2, the squares of the scores, R_w^2 R^2;
 - ``quadratic_forms``: sum Pi_Rv(v_k'x)^2, R_v^2;
+- ``form_sums``: sum Pi_c(w_j'x), 2c; in l2 2c sqrt m for m forms, attained by opposite records far out;
 - ``multiplier_scores``: sum e Pi_Rw(w_j'x) Pi_R(r) for several draws of public multipliers e, 2 R_w R max|e|.
   e is a function of (seed, site, position) alone: the replaced record keeps it. Gaussian multipliers are
   clipped at the public ``multiplier_bound``. This sum alone is of doubles that are cut, in blocks whose size
@@ -98,6 +99,8 @@ def target_scores(rows: RowReader, scores: ScoresWithSquares) -> tuple[Numbers]:
     args = rows.args
     bound = float(args["bound"])
     u = forms(rows)
+    if "offsets" in args:
+        u = u - np.asarray(args["offsets"], dtype=np.float64)[:, None]
     products = u * residual(rows)
     slopes = u * rows.read(np.asarray(args["targets"])).columns()
     slopes *= np.abs(products) < bound
@@ -172,6 +175,8 @@ def _scores_summand(args: Args, columns: int) -> ScoresWithSquares:
             "column of its argument 'transform'"
         )
     vector(args, "weights", size)
+    if "offsets" in args:
+        vector(args, "offsets", size)
     for name in ("bound", "slope_clip", "average_clip"):
         positive(args, name)
     scores = ScoresWithSquares(
@@ -199,6 +204,7 @@ SINGLE_OPS: dict[str, SiteOp] = named(
             "bound",
             "targets",
             "weights",
+            "offsets",
             "slope_clip",
             "slope_weight",
             "average_clip",
@@ -231,6 +237,16 @@ def _paper_variances_summand(args: Args, columns: int) -> NonNegative:
 def quadratic_forms(rows: RowReader, squares: NonNegative) -> tuple[Numbers]:
     """Return the sums of Pi_Rv(v_k'x)^2 (Algorithm 5), shape (m,)."""
     return (squares.squares(forms(rows), rows.digits),)
+
+
+def form_sums(rows: RowReader, box: Box) -> tuple[Numbers]:
+    """Return the sums of Pi_c(w_j'x), shape (m,)."""
+    return (box.numbers(forms(rows), rows.digits),)
+
+
+def _form_sums_summand(args: Args, columns: int) -> Box:
+    width = width_of_forms(args, columns)
+    return Box(shape=(width,), bound=positive(args, "clip"), derivation=Derivations.FORM_SUMS)
 
 
 def _quadratic_summand(args: Args, columns: int) -> NonNegative:
@@ -297,6 +313,13 @@ FORM_OPS: dict[str, SiteOp] = named(
         name=Statistics.QUADRATIC_FORMS,
         summand=_quadratic_summand,
         terms=quadratic_forms,
+        arguments=FORM_ARGUMENTS,
+        aligned=True,
+    ),
+    op_of_terms(
+        name=Statistics.FORM_SUMS,
+        summand=_form_sums_summand,
+        terms=form_sums,
         arguments=FORM_ARGUMENTS,
         aligned=True,
     ),
