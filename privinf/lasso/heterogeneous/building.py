@@ -32,6 +32,8 @@ from privinf.results.notes import Note, must_read
 
 # Probability of a false report, over all sites, that a site's design differs.
 FALSE_ALARM = 0.05
+# Difference of the means of a site's columns, in standard deviations, from which coverage can suffer.
+LARGE_SPREAD = 0.35
 
 
 def results_by_site(
@@ -121,6 +123,14 @@ def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[Note, ...]:
             "The noise is calibrated for each interval separately; the privacy guarantee for all intervals "
             "together is the joint epsilon."
         )
+    spread = planned.fits.spreads[site]
+    if spread > LARGE_SPREAD:
+        notes.append(
+            f"The means of the columns of site {label} differ from the means of all sites, by about {spread:.1f} "
+            "standard deviations of a column. Its intervals may be too short. Subtract known means of the site "
+            "from its columns."
+        )
+        return must_read(*notes)
     score = planned.fits.differs[site]
     sites = len(planned.fits.differs)
     if planned.plan.precision == "pooled" and score > upper_quantile(FALSE_ALARM / (3.0 * sites)):

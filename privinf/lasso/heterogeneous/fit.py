@@ -41,6 +41,7 @@ from privinf.lasso.heterogeneous.site_effects import (
     SiteEffects,
     SiteGrams,
     diverged,
+    moving,
     own_fits,
     site_grams,
 )
@@ -80,6 +81,8 @@ class SiteFits:
         By site: targets that have a slope, fits, these targets debiased.
     differs : mapping
         By site: difference of its slopes from those of the others, as a standard normal number.
+    spreads : mapping
+        By site: standard deviation over columns of the differences of their means from those of all sites.
     between : mapping of str to ndarray, shape (k, m, m)
         By term of the variance: covariances between the errors of each of the k targets at the m sites.
     """
@@ -90,6 +93,7 @@ class SiteFits:
     fits: Mapping[str, SiteEffects]
     debiased: Mapping[str, Debiased | None]
     differs: Mapping[str, float]
+    spreads: Mapping[str, float]
     between: Mapping[str, Floats]
 
 
@@ -169,6 +173,7 @@ def site_fits(
         fits=fits,
         debiased=scores.debiased,
         differs=scores.differs,
+        spreads=scores.spreads,
         between=scores.between,
     )
 
@@ -207,7 +212,7 @@ def _shared(
         beta = steps[-1].beta
         if place in (0, last):
             scale = pooled.residual_scale(support, beta, scale_price, Labels.SCALE_OF_RESIDUALS)
-        if place == 0:
+        if place < last:
             _move_constants(pooled, sites, _SharedPoint(support, beta, scale), constant_price)
     largest = largest_positions(beta, sparsity)
     cov = (steps[-1].variance * root.values @ root.values.T)[np.ix_(largest, largest)]
@@ -221,6 +226,7 @@ def _shared(
         scale=scale,
         response=response,
         diverged=lost,
+        moving=moving(steps, root),
     )
 
 

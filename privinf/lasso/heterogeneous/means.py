@@ -35,6 +35,7 @@ from privinf.typing import Floats
 
 FORM_CLIP = 3.0  # forms have mean square 1; for their means they are clipped here
 SINGLE = 3.0  # sds of its noise from which a single mean stands out
+SIGNIFICANT = 3.0  # standard normal number from which the means of a site differ
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -49,14 +50,15 @@ class FormMeans:
         By site: variances of the means that are left.
     between : dict of str to ndarray, shape (k,)
         By site: variance of ``w_j'D b`` for an error b of length 1, in units of the forms.
-    differs : dict of str to float
-        Size of a site's means, as a standard normal number.
+    spreads : dict of str to float
+        By site: standard deviation over columns of the difference of their means from those of all sites, in
+        units of the columns' sizes; 0 where it does not stand out of the noise.
     """
 
     offsets: dict[str, Floats]
     left: dict[str, Floats]
     between: dict[str, Floats]
-    differs: dict[str, float]
+    spreads: dict[str, float]
 
 
 def form_means(
@@ -89,7 +91,7 @@ def form_means(
     start = {name: sites[name].form_variance(forms[name]) for name in names}
     zero = dict.fromkeys(names, np.zeros(forms[names[0]].shape[1]))
     if rho <= 0.0:
-        return FormMeans(offsets=zero, left=start, between=zero, differs=dict.fromkeys(names, 0.0))
+        return FormMeans(offsets=zero, left=start, between=zero, spreads=dict.fromkeys(names, 0.0))
     released = [_released(sites[name], forms[name], rho) for name in names]
     means = np.array([mean for mean, _ in released])
     variances = np.array([np.square(sd) for _, sd in released])
@@ -112,9 +114,8 @@ def form_means(
         offsets=dict(zip(names, offsets, strict=True)),
         left={name: start[name] + row for name, row in zip(names, share * noise, strict=True)},
         between=dict(zip(names, columns * squares, strict=True)),
-        differs={
-            name: _standardized(row)
-            for name, row in zip(names, np.square(apart) / (noise + 1.0 / rows), strict=True)
+        spreads={
+            name: _spread(*site) for name, *site in zip(names, apart, noise + 1.0 / rows, lengths, strict=True)
         },
     )
 
@@ -136,7 +137,10 @@ def _variance_of_means(apart: Floats, noise: Floats, lengths: Floats, *, joint: 
     return np.broadcast_to(steady / np.atleast_1d(lengths.sum(axis=axis)), apart.shape[1:])
 
 
-def _standardized(squares: Floats) -> float:
-    """Return a sum of k squares of standard normal numbers as one such number (Wilson and Hilferty)."""
-    spread = 2.0 / (9.0 * len(squares))
-    return (float(np.mean(squares)) ** (1.0 / 3.0) - 1.0 + spread) / math.sqrt(spread)
+def _spread(apart: Floats, noise: Floats, lengths: Floats) -> float:
+    """Return the sd of a column's mean at a site, from the means of k forms; 0 unless it is significant."""
+    size = 2.0 / (9.0 * len(apart))  # a mean of k squares to the power 1/3 is normal (Wilson and Hilferty)
+    normal = (float(np.mean(np.square(apart) / noise)) ** (1.0 / 3.0) - 1.0 + size) / math.sqrt(size)
+    if normal < SIGNIFICANT:
+        return 0.0
+    return math.sqrt(max(float((np.square(apart) - noise).sum()), 0.0) / float(lengths.sum()))

@@ -33,9 +33,9 @@ COLUMN_MEANS = 0.032
 SCORE_COLUMN_MEANS = 0.0055
 RESPONSE_MEAN = 0.0055
 RESIDUAL_MEANS = 0.012  # at the reference; more where sites are small
-# How often a site's constant is moved before the scores: three times in the fit of the shared part, and before
+# How often a site's constant is moved before the scores: four times in the fit of the shared part, and before
 # each of the last two steps of its own part.
-EARLIER_CONSTANTS = 5
+EARLIER_CONSTANTS = 6
 FORM_MEANS = 0.01  # share of an interval's price, or of a joint one, for the means of the forms w_j'x
 
 

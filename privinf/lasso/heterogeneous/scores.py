@@ -132,6 +132,8 @@ class SiteScores:
         By site; None where the noise hides the slopes of all targets of a site.
     differs : dict of str to float
         Standardized difference of a site's slopes from the others'.
+    spreads : dict of str to float
+        Standard deviation over columns of the differences of a site's means.
     between : dict of str to ndarray, shape (k, m, m)
         By name of a term of the variance: covariances between the errors of a target at two sites. The
         diagonals are zero, because variances are those of `debiased`.
@@ -140,6 +142,7 @@ class SiteScores:
     targets: dict[str, list[int]]
     debiased: dict[str, Debiased | None]
     differs: dict[str, float]
+    spreads: dict[str, float]
     between: dict[str, Floats]
 
 
@@ -215,7 +218,7 @@ def site_scores(
     for name, site in sites.items():
         offsets = means.offsets[name]
         released[name] = _release(site.sums, columns[name], offsets, fits[name], targets, prices)
-        noise[name] += np.square(units[name]) * means.between[name] * np.trace(fits[name].error_cov)
+        noise[name] += np.square(units[name]) * means.between[name] * fits[name].error_square
     slopes = _slopes(list(released.values()))
     debiased: dict[str, Debiased | None] = {}
     targets_above_noise = {}
@@ -259,7 +262,7 @@ def site_scores(
     }
     for covariances in between.values():
         covariances[:, range(len(sites)), range(len(sites))] = 0.0
-    return SiteScores(targets=targets_above_noise, debiased=debiased, differs=differs, between=between)
+    return SiteScores(targets=targets_above_noise, debiased=debiased, differs=differs, spreads=means.spreads, between=between)
 
 
 def _shared_column_noise(

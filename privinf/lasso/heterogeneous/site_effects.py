@@ -55,6 +55,8 @@ class SharedPart:
         Typical size of the residuals, and of the response.
     diverged : bool
         Whether the steps diverged.
+    moving : float
+        Squared length of the last step beyond its noise.
     """
 
     support: list[int]
@@ -63,6 +65,7 @@ class SharedPart:
     scale: float
     response: float
     diverged: bool
+    moving: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -81,6 +84,8 @@ class SiteEffects:
         Typical size of the site's residuals.
     diverged : bool
         Whether the steps diverged, here or in the shared part.
+    moving : float
+        Squared length of the last steps, here and in the shared part, beyond their noise.
     """
 
     support: list[int]
@@ -89,6 +94,16 @@ class SiteEffects:
     error_cov: Floats
     scale: float
     diverged: bool
+    moving: float = 0.0
+
+    @property
+    def error_square(self) -> float:
+        """Expected squared length of the error of `beta`.
+
+        Where means of columns differ between sites, the correlations that direct the steps hold more than the
+        covariances within sites, and steps are too short: an error of about the last step is left.
+        """
+        return float(np.trace(self.error_cov)) + self.moving
 
 
 def diverged(steps: Sequence[ClippedStep], size: int, scale: float, response: float, root: Whitening) -> bool:
@@ -116,6 +131,18 @@ def diverged(steps: Sequence[ClippedStep], size: int, scale: float, response: fl
     moving = still_moving(last.length, size, math.sqrt(before.noise**2 + last.variance))
     noisy = last.noise > 0.0 and (moving or root.clearance < MIN_CLEARANCE)
     return scale > DIVERGED * response or noisy
+
+
+def moving(steps: Sequence[ClippedStep], root: Whitening) -> float:
+    """Return the squared length of the last of some steps on one support, less that of its noise; at least 0.
+
+    Notes
+    -----
+    **Privacy.** Post-processing.
+    """
+    before, last = steps[-2:]
+    noise = (before.noise**2 + last.variance) * float(np.square(root.values).sum())
+    return max(0.0, float(np.square(last.beta - before.beta).sum()) - noise)
 
 
 def own_fits(
@@ -284,6 +311,7 @@ def _fit(shared: SharedPart, own: SiteState, sparsity: int) -> SiteEffects:
         error_cov=cov,
         scale=own.scale,
         diverged=diverged(own.steps, size, own.scale, shared.response, own.root) or shared.diverged,
+        moving=moving(own.steps, own.root) + shared.moving,
     )
 
 
