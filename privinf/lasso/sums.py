@@ -486,7 +486,8 @@ class SparseSums:
     ) -> tuple[Floats, float]:
         """Return means of scores that are clipped as products, squares, slopes, and the sd of their noise.
 
-        `score.residual` clips the products, and `more` are the other arguments; see `privinf.mechanisms.statistics.scores`.
+        `score.residual` clips the products, and `more` are the other arguments; see
+        `privinf.mechanisms.statistics.scores`.
         """
         args = self.args(
             score.support,

@@ -187,6 +187,7 @@ def sparse(p: int) -> Iterator[tuple[str, Args]]:
         yield "score_variances", columns | clips | {"transform": numbers(p, 1)}
     for a in SIZES:
         yield "clipped_products", {"bound": a}
+        yield "clipped_products", {"bound": a, "streams": np.array([0, 7]), "intercepts": np.array([0.3, -a])}
         yield "logistic_products", {"bound": a}
         yield "column_products", {"targets": np.arange((p + 1) // 2), "bound": a}
         yield "column_products", {"targets": np.arange(p), "bound": a, "transform": numbers(p, 3)}
@@ -206,6 +207,7 @@ def forms(p: int) -> Iterator[tuple[str, Args]]:
         scores = shared | {"residual_clip": b}
         yield "paper_variances", scores
         yield "quadratic_forms", shared
+        yield "form_sums", shared
         yield "multiplier_scores", scores | {"draws": 1, "law": "rademacher", "seed": 4}
         gaussian = {"draws": 50, "law": "gaussian", "seed": 4, "multiplier_bound": 4.5}
         yield "multiplier_scores", scores | gaussian

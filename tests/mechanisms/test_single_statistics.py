@@ -35,6 +35,7 @@ CASES = {
     "two": TWO,
     "one": ONE,
     "light": ONE | {"slope_weight": 0.1, "average_weight": 0.05},
+    "offsets": ONE | {"offsets": np.array([0.3])},
     "heavy": ONE | {"slope_weight": 3.0, "average_weight": 2.0},
 }
 
@@ -136,7 +137,7 @@ def test_the_search_sees_slopes_that_are_not_clipped(name, monkeypatch):
 def naive(args, y, X):
     x = np.clip(X, LOW, HIGH)
     r = np.clip(y, -3.0, 3.0) - args["intercept"] - x[:, args["support"]] @ args["beta"]
-    u, B = x[:, args["columns"]] @ args["transform"], args["bound"]
+    u, B = x[:, args["columns"]] @ args["transform"] - args.get("offsets", 0.0), args["bound"]
     s = np.clip(u * r[:, None], -B, B) / B
     raw = u * x[:, args["targets"]] * (np.abs(u * r[:, None]) < B)
     slopes = np.clip(raw, -args["slope_clip"] / 2, args["slope_clip"]) / args["slope_clip"]

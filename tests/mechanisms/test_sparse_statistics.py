@@ -64,6 +64,7 @@ CASES = {
     "paper_variances": PAPER,
     "single_slopes": PAPER | {"targets": np.array([2, 3]), "column_clip": 1.8},
     "quadratic_forms": {"columns": np.array([0, 1]), "transform": TWO, "clip": 1.2},
+    "form_sums": {"columns": np.array([0, 1]), "transform": TWO, "clip": 1.2},
     "multiplier_scores": PAPER | {"draws": 5, "law": "rademacher", "seed": 7},
     # so low a bound that most multipliers stand at it
     "multiplier_scores, gaussian": (
@@ -193,6 +194,8 @@ def naive(name, args, y, X):
             return pi(r, R) ** 2 @ pi(forms, args["clip"]) ** 2
         case "quadratic_forms":
             return (pi(forms, args["clip"]) ** 2).sum(axis=0)
+        case "form_sums":
+            return pi(forms, args["clip"]).sum(axis=0)
         case "multiplier_scores":
             e = form_statistics.multipliers(block(y, X, stream=3), args)
             return e @ (pi(forms, args["clip"]) * pi(r, R)[:, None])
@@ -215,6 +218,40 @@ def test_sums_are_what_they_are_said_to_be(name, bits, sample, monkeypatch):
     if op.name == "union_gram":
         found = from_isometric(found)
     np.testing.assert_allclose(found, naive(op.name, args, *sample), rtol=0, atol=1e-9 if bits == 0 else 2e-2)
+
+
+@pytest.mark.parametrize("bits", [0, 40], ids=["floats", "exact"])
+@pytest.mark.parametrize("name", ["clipped_products", "clipped_score", "residual_histogram"])
+def test_a_site_has_the_public_constant_of_its_number(name, bits, sample):
+    op, args = case(name)
+    args = args | {"bits": bits}
+    own = args | {"streams": np.array([3, 9]), "intercepts": np.array([0.4, -1.0])}
+    place = block(*sample, stream=6)
+    moved = op.total(place, args | {"intercept": args["intercept"] + 0.4})
+    np.testing.assert_array_equal(op.total(place, own), moved)
+    np.testing.assert_array_equal(op.total(block(*sample, stream=2), own), op.total(place, args))
+    assert op.record_sensitivity(own, P) == op.record_sensitivity(args, P)
+    assert not np.array_equal(moved, op.total(place, args))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"streams": np.array([3])},
+        {"intercepts": np.array([0.4])},
+        {"streams": np.array([3, 3]), "intercepts": np.array([0.4, 0.4])},
+        {"streams": np.array([3.5]), "intercepts": np.array([0.4])},
+        {"streams": np.array([[3]]), "intercepts": np.array([0.4])},
+        {"streams": np.array([3, 9]), "intercepts": np.array([0.4])},
+        {"streams": np.array([3]), "intercepts": np.array([math.nan])},
+        {"streams": np.array([3]), "intercepts": np.array([1e40])},
+    ],
+    ids=str,
+)
+def test_wrong_constants_are_refused(wrong):
+    op, args = case("clipped_score")
+    with pytest.raises(ArgumentError):
+        op.record_sensitivity(args | wrong, P)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "multiplier" not in name])
@@ -252,6 +289,7 @@ UNCLIPPED = {
     "score_variances": (sparse_statistics, "shrunk_vectors"),
     "paper_variances": (form_statistics, "clipped"),
     "quadratic_forms": (summands, "clipped"),
+    "form_sums": (summands, "clipped"),
     "squared_residuals": (summands, "clipped"),
     "residual_sum": (summands, "clipped"),
     "column_sums": (summands, "clipped"),

@@ -60,6 +60,7 @@ CASES |= {
     "column_product_vector": {"targets": np.array([2, 0]), "transform": np.eye(2), "bound": 1.0, "norm": 0.5},
     "paper_variances": SCORE | {"clip": 1.2, "residual_clip": 0.8},
     "quadratic_forms": {**SCORE, "clip": 1.2},
+    "form_sums": {**SCORE, "clip": 1.2},
     "target_scores": SCORE | TARGETS | SHARES | {"bound": 0.7},
     "clipped_products": BETA | {"bound": 0.7, "residual_clip": 0.5},
     "logistic_products": BETA | {"bound": 0.7},

@@ -233,7 +233,7 @@ STATISTICS: dict[str, dict[str, Any]] = {
     "clipped_products": {"bound": 1.0, "residual_clip": 1.0, "support": [1], "beta": [0.3]},
     "column_products": {"bound": 1.0, "targets": [1, 2], "transform": np.eye(2)},
     "union_gram": {"columns": [1, 2], "transform": np.eye(2), "bound": 1.0, "norm": 1.0},
-    "clipped_score": _TWO | {"residual_clip": 1.0},
+    "clipped_score": _TWO | {"residual_clip": 1.0, "streams": [0, 5], "intercepts": [0.2, -0.1]},
     "slopes": _TWO | {"residual_clip": 1.0, "targets": [1, 2], "column_clip": 1.0, "norm": 0.5},
     "score_variances": _TWO | {"residual_clip": 1.0},
     "residual_histogram": {"edges": [0.5, 1.0, 2.0], "response": 3, "support": [1], "beta": [0.2]},
@@ -257,6 +257,7 @@ STATISTICS: dict[str, dict[str, Any]] = {
     "paper_variances": _TWO | {"residual_clip": 1.0},
     "single_slopes": _TWO | {"residual_clip": 1.0, "targets": [1, 2], "column_clip": 1.0},
     "quadratic_forms": _TWO,
+    "form_sums": _TWO,
     "multiplier_scores": _TWO
     | {"residual_clip": 1.0, "draws": 3, "law": "gaussian", "seed": 5, "multiplier_bound": 3.0},
     "target_scores": {

@@ -1009,6 +1009,15 @@ MUTANTS = {
         ),
         of_sizes("target_scores"),
     ),
+    "means of forms that are not clipped": (
+        Mutant(
+            "mechanisms.statistics.scores",
+            "form_sums",
+            "box.numbers(forms(rows), rows.digits)",
+            'Box(shape=box.shape, bound=1e9, derivation="").numbers(forms(rows), rows.digits)',
+        ),
+        of_sizes("form_sums"),
+    ),
     "a vector's norm for its diameter": (
         Mutant(
             "mechanisms.statistics.summands", "Box.sensitivity", "min(self.radius,", "0.5 * min(self.radius,"

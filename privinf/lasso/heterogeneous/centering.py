@@ -1,11 +1,11 @@
 """Constants of sites: moved by released means of residuals during the fits, and before the scores.
 
-A fit has no constant of its own; columns are centered at the means of all rows. A site whose columns have other
-means has other means of its residuals too, and they change with the coefficients: products of its columns with
-its residuals are covariances only where the residuals have the mean zero. Constants are therefore moved before
-each selection and step (`move_constants`), by means that are shrunk together, as James and Stein do: if the
-means of all sites are within their noise, no constant moves. Before the scores a constant moves by its own mean
-alone, and the size of what is left is known (`center_sites`).
+A fit has no constant of its own; columns are centered at the means of all rows. A site whose columns have
+other means has other means of its residuals too, and they change with the coefficients: products of its
+columns with its residuals are covariances only where the residuals have the mean zero. Constants are therefore
+moved before selections and steps (`move_constants`), by means that are shrunk together, as James and Stein do:
+if the means of all sites are within their noise, no constant moves. Before the scores a constant moves by its
+own mean alone, and the size of what is left is known (`center_sites`).
 """
 
 from __future__ import annotations
@@ -102,7 +102,11 @@ def move_constants(sites: Mapping[str, SparseSums], fits: Mapping[str, SparsePoi
         return
     released = [
         sums.residual_mean(
-            fits[name].support, fits[name].beta, CONSTANT_CLIP * fits[name].scale, rho, Labels.MEAN_OF_RESIDUALS
+            fits[name].support,
+            fits[name].beta,
+            CONSTANT_CLIP * fits[name].scale,
+            rho,
+            Labels.MEAN_OF_RESIDUALS,
         )
         for name, sums in sites.items()
     ]

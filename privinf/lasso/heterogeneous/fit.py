@@ -2,13 +2,14 @@
 
 1. Means of columns and response, and sizes of the columns, over all rows: m of the p entries of a vector
    cost m / p of the total. Their correlations: `site_grams`.
-2. u: columns selected and fitted on all rows, the sites' own parts being noise.
-3. The constant of site i, as the mean of its residuals. v_i: columns selected on these residuals in blocks,
-   each fitted before the next: `own_fits`.
+2. u: columns selected and fitted on all rows, the sites' own parts being noise, and each site with a constant
+   of its own, the mean of its residuals, which moves with the fit: `move_constants`.
+3. v_i: columns selected on the residuals of site i in blocks, each fitted before the next, and its constant
+   after them: `own_fits`.
 4. Means of the columns in the scores, in units of their sizes (under a joint budget), and of each site's
    residuals: `center_sites`.
-5. Scores of single targets, their slopes and variances; nodewise regressions have the site's
-   selected columns in them: `site_scores`.
+5. Means of the forms w_j'x of the targets at every site: `form_means`. Scores of single targets, their slopes
+   and variances; nodewise regressions have the site's selected columns in them: `site_scores`.
 
 Sizes of residuals only set clips.
 """
@@ -26,6 +27,7 @@ from privinf.completeness import CompleteRows
 from privinf.federation.trusted import TrustedServer
 from privinf.lasso.debiasing import Debiased
 from privinf.lasso.fit import center_response, clipped_step, largest_positions
+from privinf.lasso.heterogeneous.centering import center_sites, move_constants
 from privinf.lasso.heterogeneous.plan import (
     SIZES,
     MeanPrices,
@@ -34,7 +36,6 @@ from privinf.lasso.heterogeneous.plan import (
     extra_selections,
     interval_columns,
 )
-from privinf.lasso.heterogeneous.centering import center_sites, move_constants
 from privinf.lasso.heterogeneous.scores import ScorePrices, site_scores
 from privinf.lasso.heterogeneous.site_effects import (
     SharedPart,
@@ -165,7 +166,9 @@ def site_fits(
         pooled.center_again(means.score_columns, np.unique(np.concatenate(list(members.values()))))
     centered = center_sites(pooled, sites, fits, means.last_constant)
     prices = ScorePrices.from_prices(budget.slopes, budget.score)
-    scores = site_scores(centered, correlations, fits, shared, targets, near, prices, means.forms, joint=joint)
+    scores = site_scores(
+        centered, correlations, fits, shared, targets, near, prices, means.forms, joint=joint
+    )
     return SiteFits(
         shared=shared.support,
         shared_beta=shared.beta,

@@ -10,8 +10,8 @@ columns have other means. Its score is the mean of u_j times a residual whose ow
 only noise. So deviations from the mean of all sites are shrunk, by the larger of two factors: the share that
 deviations have in their sum with the noise, as far as they stand out of it; and that of a single mean of more
 than three sds. The first uses all targets under one budget, and the target's own means at all sites with a
-budget for each interval: an interval pays for its own means alone. A clipped form of a skewed column has a mean
-that is not zero, but the same at all sites; deviations do not have it.
+budget for each interval: an interval pays for its own means alone. A clipped form of a skewed column has a
+mean that is not zero, but the same at all sites; deviations do not have it.
 
 **Nodewise regressions.** The Gram matrix of columns that are centered at the means of all rows holds a part
 between sites, D, the mean of d d' over sites, d being the means of a site's columns. The regressions are
@@ -52,7 +52,8 @@ class FormMeans:
         By site: variance of ``w_j'D b`` for an error b of length 1, in units of the forms.
     spreads : dict of str to float
         By site: standard deviation over columns of the difference of their means from those of all sites, in
-        units of the columns' sizes; 0 where it does not stand out of the noise.
+        units of the columns' sizes; 0 where it does not stand out of the noise. Too small where differences
+        are large, because the regressions avoid the part between sites.
     """
 
     offsets: dict[str, Floats]
@@ -115,7 +116,8 @@ def form_means(
         left={name: start[name] + row for name, row in zip(names, share * noise, strict=True)},
         between=dict(zip(names, columns * squares, strict=True)),
         spreads={
-            name: _spread(*site) for name, *site in zip(names, apart, noise + 1.0 / rows, lengths, strict=True)
+            name: _spread(*site)
+            for name, *site in zip(names, apart, noise + 1.0 / rows, lengths, strict=True)
         },
     )
 

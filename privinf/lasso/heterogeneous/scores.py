@@ -33,8 +33,13 @@ the scores (and, at half of the price, before the site's own columns are selecte
 shrunk. Let e_i^2 be the square of what is left: the variance of the noise and the square of what was taken
 for noise. The product has mean zero and variance ``e_i^2 sum_k w_jk^2 Var(d_k)``, which is part of the
 variance of the score, and is shrunk by the clipped slope as the score is. Without this step intervals of a
-site covered 0.78 instead of 0.96 (800 columns, 15 sites of 4,000 rows, epsilon 0.8 for each interval). If the
-means of columns differ between sites, e_i times these differences is left, and is not counted.
+site covered 0.78 instead of 0.96 (800 columns, 15 sites of 4,000 rows, epsilon 0.8 for each interval).
+
+If the means of columns differ between sites, the form w_j'x has a mean of its own at each site, and e_i times
+this mean is a bias. Means of forms are therefore released at every site too, and are subtracted in the score:
+`privinf.lasso.heterogeneous.means`. The products of what is left of both means are counted. Without these
+means coverage was 0.70 instead of 0.95 where the means of columns differed by 0.2 standard deviations, and
+0.51 instead of 0.88 for 0.5 (60 columns, six sites of 4,000 rows, epsilon 0.8 for each interval).
 
 With nodewise regressions of each site, only the first is left. A target's slope also differs from the
 average slope because of the shape of its column. This error counts as independent between sites: it is a
@@ -262,7 +267,13 @@ def site_scores(
     }
     for covariances in between.values():
         covariances[:, range(len(sites)), range(len(sites))] = 0.0
-    return SiteScores(targets=targets_above_noise, debiased=debiased, differs=differs, spreads=means.spreads, between=between)
+    return SiteScores(
+        targets=targets_above_noise,
+        debiased=debiased,
+        differs=differs,
+        spreads=means.spreads,
+        between=between,
+    )
 
 
 def _shared_column_noise(

@@ -30,9 +30,10 @@ Replacing one record moves the sum by f(z) - f(z'), so that
 - ``complete_rows``: the number of rows that lack no value, where others are dropped before they are summed:
   one mark, l2 1, attained by a record that is complete in place of one that is not.
 
-On request (arguments `streams` and `intercepts`), the first, the fifth and the eighth of these have a public
-intercept of its own at each site. A record that is replaced stays at its site, whose intercept is a number like
-any other: the sets are the same, and no sensitivity rises.
+On request (arguments `streams` and `intercepts`), ``clipped_products``, ``clipped_score`` and
+``residual_histogram`` have a public intercept of its own at each site (`block.with_constant`). A record that
+is replaced stays at its site, whose intercept is a number like any other: the sets are the same, and no
+sensitivity rises.
 
 A dropped record adds zero to every sum. Zero is in each of these sets, or nearer to every vector of the set
 than the farthest one (`tests/privacy/attained.py` searches for exceptions): no sensitivity rises.
