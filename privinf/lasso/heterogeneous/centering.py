@@ -2,9 +2,9 @@
 
 A fit has no constant of its own; columns are centered at the means of all rows. A site whose columns have
 other means has other means of its residuals too, and they change with the coefficients: products of its
-columns with its residuals are covariances only where the residuals have the mean zero. Constants are therefore
-moved before selections and steps (`move_constants`), by means that are shrunk together, as James and Stein do:
-if the means of all sites are within their noise, no constant moves. Before the scores a constant moves by its
+columns with its residuals are covariances only where the residuals have the mean zero. Constants are moved
+before selections and steps (`move_constants`), by means that are shrunk together, as James and Stein do: if
+the means of all sites are within their noise, no constant moves. Before the scores a constant moves by its
 own mean alone, and the size of what is left is known (`center_sites`).
 """
 
