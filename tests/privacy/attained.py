@@ -275,7 +275,7 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
         {"targets": np.array([0]), "bound": 2.0, "norm": 0.8},
         0.8,
     ),
-    "form_sums": ("form_sums", {"columns": np.array([0, 1]), "transform": TWO, "clip": 1.2}, 0.99),
+    "form_sums": ("form_sums", {"columns": np.arange(3), "transform": TWO, "clip": 1.2}, 0.99),
     "clipped_score, constants": (
         "clipped_score",
         SCORE | {"streams": np.array([0, 7]), "intercepts": np.array([0.4, -0.2])},
