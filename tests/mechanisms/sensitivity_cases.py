@@ -187,7 +187,6 @@ def sparse(p: int) -> Iterator[tuple[str, Args]]:
         yield "score_variances", columns | clips | {"transform": numbers(p, 1)}
     for a in SIZES:
         yield "clipped_products", {"bound": a}
-        yield "clipped_products", {"bound": a, "streams": np.array([0, 7]), "intercepts": np.array([0.3, -a])}
         yield "logistic_products", {"bound": a}
         yield "column_products", {"targets": np.arange((p + 1) // 2), "bound": a}
         yield "column_products", {"targets": np.arange(p), "bound": a, "transform": numbers(p, 3)}
