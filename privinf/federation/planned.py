@@ -19,6 +19,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.federation.messages import Query, plain_args
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.gaussian import Line
+from privinf.mechanisms.statistics.block import number_of
 from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.typing import ArrayLike, Flags, Floats, PlainValue, SumRelation, Trust
 from privinf.validation import check_number
@@ -70,6 +71,11 @@ class PlannedQuery:
     def entry(self) -> LedgerEntry:
         """The ledger line."""
         return LedgerEntry.from_dict(self.query.charges[0])
+
+
+def site_number(name: str) -> int:
+    """Return the number of a site in arguments that have a constant for each site."""
+    return number_of(name)
 
 
 # ---- ledger lines of a sum

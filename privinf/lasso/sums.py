@@ -46,10 +46,10 @@ import numpy as np
 from privinf.completeness import CompleteRows
 from privinf.errors import NotAvailableError
 from privinf.federation import NoisyGram
+from privinf.federation.planned import site_number
 from privinf.lasso.precision import standing_out, steadied
 from privinf.lasso.radii import UNCLIPPED, ResidualSizes, Weights, scale_of_squares
 from privinf.lasso.rows import SparseUnits
-from privinf.mechanisms.statistics.block import number_of
 from privinf.typing import Flags, Floats, Integers, PlainValue
 from privinf.wire import Labels, Statistics
 
@@ -217,7 +217,7 @@ class SparseSums:
         """Return the arguments of a statistic of residuals with the constants of the sites."""
         if not self.constants:
             return args
-        numbers = np.array([number_of(name) for name in self.constants], dtype=np.int64)
+        numbers = np.array([site_number(name) for name in self.constants], dtype=np.int64)
         return {**args, "streams": numbers, "intercepts": np.array(list(self.constants.values()))}
 
     def release(self, op: str, args: Mapping[str, Any], rho: float, label: str) -> Any:
