@@ -8,7 +8,7 @@ constant, which is released with noise like every other sum, is an unbiased esti
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -32,6 +32,8 @@ class CompleteRows:
         Standard deviation of the noise of the sum.
     of : int
         Number of all rows, which is public.
+    total : float, optional
+        The noisy sum itself, if it is below the least estimate. `interval` is about this number.
 
     Notes
     -----
@@ -41,11 +43,14 @@ class CompleteRows:
     rows: int
     sd: float
     of: int
+    total: float | None = None
 
     def __post_init__(self) -> None:
         check_count(self.of, "of")
         check_count(self.rows, "rows")
         check_number(self.sd, "sd", low=0.0)
+        if self.total is not None:
+            check_number(self.total, "total")
 
     @classmethod
     def from_sum(cls, total: float, sd: float, n: int, coefficients: int) -> Self:
@@ -61,7 +66,24 @@ class CompleteRows:
             Number of coefficients that are to be estimated from the rows.
         """
         least = min(max(coefficients + 1, math.ceil(LEAST_SHARE * n)), n)
-        return cls(rows=round(min(max(float(total), least), n)), sd=float(sd), of=n)
+        return cls(
+            rows=round(min(max(float(total), least), n)),
+            sd=float(sd),
+            of=n,
+            total=float(total) if total < least else None,
+        )
+
+    @classmethod
+    def sum_of(cls, sites: Iterable[Self]) -> Self:
+        """Return the estimate for the rows of several sites together."""
+        parts = list(sites)
+        raised = any(part.total is not None for part in parts)
+        return cls(
+            rows=sum(part.rows for part in parts),
+            sd=math.hypot(*(part.sd for part in parts)),
+            of=sum(part.of for part in parts),
+            total=math.fsum(part._center for part in parts) if raised else None,
+        )
 
     @classmethod
     def from_count(cls, total: float, sd: float, n: int) -> Self:
@@ -84,7 +106,10 @@ class CompleteRows:
 
     def settings(self) -> dict[str, Any]:
         """Return the estimate as settings of a result."""
-        return {"missing": "drop", "complete": {"rows": self.rows, "sd": self.sd, "of": self.of}}
+        complete: dict[str, float] = {"rows": self.rows, "sd": self.sd, "of": self.of}
+        if self.total is not None:
+            complete["total"] = self.total
+        return {"missing": "drop", "complete": complete}
 
     @property
     def is_exact(self) -> bool:
@@ -92,7 +117,17 @@ class CompleteRows:
         return self.sd == 0.0
 
     @property
+    def is_raised(self) -> bool:
+        """Whether the noisy number is below the least estimate, which `rows` then is."""
+        return self.total is not None
+
+    @property
     def interval(self) -> tuple[int, int]:
-        """95% interval for the number of complete rows."""
+        """95% interval for the number of complete rows, about the noisy number itself."""
         half = NORMAL_95 * self.sd
-        return max(math.floor(self.rows - half), 0), min(math.ceil(self.rows + half), self.of)
+        low = max(math.floor(self._center - half), 0)
+        return low, max(min(math.ceil(self._center + half), self.of), low)
+
+    @property
+    def _center(self) -> float:
+        return self.rows if self.total is None else self.total

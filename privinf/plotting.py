@@ -144,7 +144,9 @@ def estimates(result: Any, *, ax: Axes | None = None) -> Axes:
         ax.plot(center, places, "o", color="white", markeredgecolor=INK, markersize=4.5, zorder=4)
     name_rows(ax, [row.name for row in rows])
     quiet(ax, grid="x")
-    ax.set_xlabel(f"estimate, {level:g}% interval")
+    ax.set_xlabel(f"{', '.join(['estimate', *result._ones])}, {level:g}% interval")
+    if result._row_columns:
+        ax.set_ylabel(", ".join(result._row_columns))
     ax.set_title(result.title, loc="left", pad=20)
     stamp(ax, result.privacy)
     legend(ax, columns=1)

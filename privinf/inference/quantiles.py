@@ -396,13 +396,17 @@ class MeanClip:
     most: tuple[float, float]
     rest: tuple[float, float] = (0.0, 0.0)
 
-    def share(self, n: int) -> tuple[float, float]:
+    def share(self, n: float) -> tuple[float, float]:
         """Return how far the clip may have moved the mean of n values down, and up."""
         return self.above / n, self.below / n
 
+    def shift(self, n: float) -> str:
+        """Return the shifts of `share` that are not zero, for a sentence; empty if both are."""
+        return _directions(self.share(n), " and ")
+
     def note(self, n: int) -> str:
         """Return a sentence about its effect."""
-        shift = _directions(self.share(n), " and ")
+        shift = self.shift(n)
         return (CLIP_NOTE if shift else NO_CLIP_SHIFT).format(self.low, self.high, shift)
 
     def caution(self, n: int) -> str:
@@ -410,7 +414,7 @@ class MeanClip:
         shift = self.worst_shift(n)
         return FAR_VALUES.format(shift) if shift else NO_FAR_VALUES
 
-    def worst_shift(self, n: int) -> str:
+    def worst_shift(self, n: float) -> str:
         """Return the shifts of `worst` that are not zero, for a sentence; empty if both are."""
         return _directions(self.worst(n), " or ")
 
@@ -425,11 +429,11 @@ class MeanClip:
         parts = [f"at most {math.ceil(count)} may be {end}" for count, end in ends if count > 0.0]
         return CLIP_COUNTS.format(n, " and ".join(parts)) if parts else PUBLIC_LIMITS
 
-    def worst(self, n: int) -> tuple[float, float]:
+    def worst(self, n: float) -> tuple[float, float]:
         """Return how far the clip moves the mean down, and up, if all that may lie beyond is at a bound."""
         return self.most[1] * self.rest[1] / n, self.most[0] * self.rest[0] / n
 
-    def hides(self, n: int, half: float) -> bool:
+    def hides(self, n: float, half: float) -> bool:
         """Return whether undetected rows could move the mean by more than an interval's half-length."""
         return max(self.worst(n)) > half
 
@@ -440,8 +444,12 @@ def _directions(shifts: tuple[float, float], joint: str) -> str:
     return joint.join(f"{direction} by {shift:.3g}" for shift, direction in named if shift > 0.0)
 
 
-def mean_clip(distribution: Distribution, low: float, high: float, z: float, mu: float) -> MeanClip:
+def mean_clip(
+    distribution: Distribution, low: float, high: float, z: float, mu: float, *, groups: int = 1
+) -> MeanClip:
     """Return the clip within public bounds that makes a mean's interval shortest; noise has sd range/mu.
+
+    Of several `groups` it is the interval of a group of average size. Any group may have all of the tail.
 
     Beyond the point t0 where its count passes `CERTAIN` sds of the noise a tail is taken to fall as a power
     law, at the slope from the point t1 where it passes four times as many; distances from the median. An end
@@ -455,7 +463,7 @@ def mean_clip(distribution: Distribution, low: float, high: float, z: float, mu:
     upper_tail = distribution.edges[up] - middle, distribution.n - counts[up], distribution.sds_about(1.0)[up]
     ends = _side(*lower_tail, distribution.n, middle - low), _side(*upper_tail, distribution.n, high - middle)
     total = ends[0][0][:, None] + ends[1][0]
-    spread = np.sqrt(distribution.n * (0.5 * (upper - lower)) ** 2 + (total / mu) ** 2)
+    spread = np.sqrt(distribution.n / groups * (0.5 * (upper - lower)) ** 2 + (total / mu) ** 2)
     at = np.unravel_index(np.argmin(z * spread + ends[0][1][:, None] + ends[1][1]), total.shape)
     (low_end, below, below_count), (high_end, above, above_count) = (
         tuple(float(part[place]) for part in side) for side, place in zip(ends, at, strict=True)

@@ -138,6 +138,8 @@ class SampleSums(Released):
         This release, and all that its ledger held by then.
     missing : {"raise", "impute-public", "drop"}
         Handling of missing values.
+    ones : tuple of (str, label)
+        Each value that has two levels, and the level that counts as 1.
 
     Notes
     -----
@@ -155,6 +157,7 @@ class SampleSums(Released):
     entries: tuple[LedgerEntry, ...]
     recorded: PrivacyReport
     missing: Missing = "raise"
+    ones: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         Released.__post_init__(self)
@@ -316,6 +319,9 @@ def release_sample(
         entries=recorded,
         recorded=PrivacyReport.from_entries(recorded, ledger, delta=price.delta, nobs=n),
         missing=rows.missing,
+        ones=tuple(
+            (name, _levels(schema, name)[1]) for name in query.values if _has_two_levels(schema, name)
+        ),
     )
 
 
@@ -485,9 +491,14 @@ def _whole(counts: Floats, shape: tuple[int, ...]) -> Integers:
 
 def _number(reader: Reader, schema: Schema, name: str) -> Floats:
     """Return a column as numbers; two levels become 0 and 1."""
-    declared = schema[name]
-    two = isinstance(declared, Factor) and declared.categorical
+    two = _has_two_levels(schema, name)
     return reader.codes(name).astype(np.float64) if two else reader.number(name)
+
+
+def _has_two_levels(schema: Schema, name: str) -> bool:
+    """Return whether a value has levels, the second of which counts as 1; `range_of` refuses a third."""
+    declared = schema[name]
+    return isinstance(declared, Factor) and declared.categorical
 
 
 def _scaled(reader: Reader, schema: Schema, name: str) -> Floats:

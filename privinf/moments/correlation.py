@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -45,6 +44,11 @@ from privinf.validation import check_fraction
 # Sds of the noise in the smallest direction of the columns, below which an interval of a correlation is the
 # whole of [-1, 1]: see benchmarks/results/one_release.md.
 STRONG = 6.0
+WEAK_PAIRS = (
+    "weak = True: the noise may be as large as the spread of a column, so the standard error gives no "
+    "interval. The interval is then [-1, 1], or the half of it with the sign of the estimate if the p-value "
+    "is below 0.05."
+)
 CLIPPED_MEANS = "Target: means of values clipped to their public bounds."
 MEANS_EQUATION = """\
 cov = S / (n - 1) + s^2 L L'
@@ -211,7 +215,8 @@ class PairCorrelations(PortableTable):
     Fisher's, ``tanh(atanh r +- q se)``. From totals ``se^2 = 1/(n - g - 3) + V/(1 - r^2)^2``, g columns held
     fixed and V the noise's variance to first order; the first term is right for jointly normal columns, as
     in scipy's ``pearsonr``. From records it is their own spread. The test of zero uses S_12, in which the
-    noise is linear. Where the noise may be as large as the columns' spread, an interval is [-1, 1].
+    noise is linear. A pair is weak where the noise may be as large as the columns' spread. Its interval is
+    [-1, 1], or the half of it with the sign of the estimate if the test rejects zero at this level.
     """
 
     params: pd.DataFrame
@@ -231,15 +236,26 @@ class PairCorrelations(PortableTable):
         Warns
         -----
         WeakIdentificationWarning
-            Some are [-1, 1], since the noise leaves too little.
+            Some pairs are weak: their interval is [-1, 1], or the half of it with the sign of the estimate if
+            the p-value is below `alpha`.
         """
-        half = upper_quantile(check_fraction(alpha, "alpha") / 2.0) * self.table["se_z"].to_numpy()
-        z = self.table["z"].to_numpy()
-        ends = np.tanh(np.column_stack([z - half, z + half]))
+        ends = self._ends(alpha)
         for category, text in self._weak:
             warn(text, category)
-        ends[self.table["weak"].to_numpy()] = [-1.0, 1.0]
-        return pd.DataFrame(ends, self.table.index)
+        return ends
+
+    def _ends(self, alpha: float) -> pd.DataFrame:
+        """Return the intervals, without a warning."""
+        table = self.table
+        half = upper_quantile(check_fraction(alpha, "alpha") / 2.0) * table["se_z"].to_numpy()
+        z = table["z"].to_numpy()
+        ends = np.tanh(np.column_stack([z - half, z + half]))
+        weak = table["weak"].to_numpy()
+        rejected = table["P>|z|"].to_numpy() < alpha
+        sign = np.sign(table["corr"].to_numpy())
+        ends[weak, 0] = np.where(rejected & (sign > 0.0), 0.0, -1.0)[weak]
+        ends[weak, 1] = np.where(rejected & (sign < 0.0), 0.0, 1.0)[weak]
+        return pd.DataFrame(ends, table.index)
 
     @property
     def title(self) -> str:
@@ -259,8 +275,9 @@ class PairCorrelations(PortableTable):
         """Cautions about intervals."""
         weak = self.table["weak"]
         text = (
-            f"because of the noise, {int(weak.sum())} of {len(weak)} intervals are [-1, 1], "
-            "all possible values: make a new release with a larger privacy budget"
+            f"because of the noise, {int(weak.sum())} of {len(weak)} pairs are weak: their intervals are "
+            "[-1, 1], or [0, 1] or [-1, 0] where the test of zero rejects; make a new release with a larger "
+            "privacy budget"
         )
         return ((WeakIdentificationWarning, text),) if weak.any() else ()
 
@@ -270,9 +287,7 @@ class PairCorrelations(PortableTable):
         Columns ``term`` ("x, y"), ``estimate``, ``std_error``, ``p_value``, ``conf_low``, ``conf_high`` of
         level ``1 - alpha``, and ``weak``: the noise leaves no interval.
         """
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ends = self.conf_int(alpha)
+        ends = self._ends(alpha)
         table = self.table
         return pd.DataFrame(
             {
@@ -299,13 +314,17 @@ class PairCorrelations(PortableTable):
 
     @property
     def _shown_table(self) -> pd.DataFrame:
-        return self.table.drop(columns=["z", "se_z"])
+        shown = self.table.drop(columns=["z", "se_z", "weak"])
+        shown[["[0.025", "0.975]"]] = self._ends(0.05).to_numpy()
+        return shown.assign(weak=self.table["weak"])
 
     @property
     def _notes(self) -> list[str]:
         notes = [CLIPPED_PAIRS, *([sentence(IMPUTED_SAMPLE)] if self.imputed else [])]
         if self.complete is not None:
             notes.append(complete_text(self.complete))
+        if self.table["weak"].any():
+            notes.append(WEAK_PAIRS)
         return [*notes, *([self.privacy.stamp] if self.privacy.stamp else [])]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import math
+import textwrap
 import warnings
 from typing import Any, TypeAlias
 
@@ -27,6 +29,17 @@ from privinf.typing import Alternative, Floats
 Restrictions: TypeAlias = Floats | tuple[Floats, Floats]
 # What tables call a p-value: the outcomes that count against the null.
 TAILS: dict[Alternative, str] = {"two-sided": "P>|{}|", "greater": "P>{}", "less": "P<{}"}
+
+
+BIAS_ALLOWED = (
+    "The p-values allow for the largest bias that the release cannot rule out, as those of the coefficients "
+    "do, so they are larger than p-values of the {} distribution for the same statistics."
+)
+
+
+def _bias_note(distribution: str) -> str:
+    """Return the note under tests whose p-values allow for a bias, in lines."""
+    return textwrap.fill(BIAS_ALLOWED.format("F" if distribution == "F" else "chi-square"), 80)
 
 
 class Contrasts(ContrastResults):  # type: ignore[misc]
@@ -60,13 +73,19 @@ class TermTests(WaldTestResults):  # type: ignore[misc]
     ----------
     tests : WaldTestResults
         The tests as statsmodels has them.
+    biased : bool
+        Whether p-values allow for a bias, which a note below the table then states.
     """
 
-    def __init__(self, tests: WaldTestResults) -> None:
+    def __init__(self, tests: WaldTestResults, *, biased: bool = False) -> None:
         self.__dict__.update(tests.__dict__)
+        self.note = _bias_note(self.distribution) if biased else ""
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *([self.note] if self.note else [])])
 
     def _repr_html_(self) -> str:
-        return html_frame(self.summary_frame(), "Tests of terms")
+        return html_frame(self.summary_frame(), "Tests of terms", [self.note] if self.note else [])
 
 
 class BoundedContrasts(Contrasts):
@@ -145,12 +164,19 @@ class JointContrast(Contrasts):
     def __init__(self, contrast: ContrastResults, distribution: JointDistribution) -> None:
         super().__init__(contrast)
         self.noncentrality = distribution.noncentrality
+        self.note = _bias_note(self.distribution) if self.noncentrality > 0.0 else ""
         if self.distribution == "F":
             self.df_denom = distribution.df
             self.dist_args = (self.df_num, distribution.df)
             self.pvalue = np.float64(distribution.pvalue(float(np.squeeze(self.statistic)) * distribution.k))
         else:
             self.pvalue = np.float64(distribution.pvalue(float(np.squeeze(self.statistic))))
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *([self.note] if self.note else [])])
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + (f"<p>{html.escape(self.note)}</p>" if self.note else "")
 
 
 class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
@@ -229,7 +255,8 @@ class SchemaResults(LikelihoodModelResults):  # type: ignore[misc]
 
     def wald_test_terms(self, *args: Any, **options: Any) -> WaldTestResults:
         """Test each term of the model; see `Results.wald_test_terms`."""
-        return TermTests(super().wald_test_terms(*args, **options))
+        biased = self._estimate.bias is not None and bool(np.any(self._estimate.bias > 0.0))
+        return TermTests(super().wald_test_terms(*args, **options), biased=biased)
 
 
 def _matrix(r_matrix: Restrictions) -> Floats:

@@ -256,6 +256,10 @@ class LinearTests:
         number can be larger than the number of rows, and then the F test is nearly the chi-square test.
         Without noise it is `df_resid`.
 
+        If the fit may have a bias, such as that of clipping, p-values are the largest that it allows, like
+        those of the coefficients. They are then larger than p-values of the chi-square or F distribution, and
+        the printed result states this.
+
         **Privacy.** Post-processing.
         """
         grouped = terms(self.inference.names, self.inference.context.design)

@@ -40,6 +40,12 @@ COMPLETE_ROWS = (
     "About {:,} of {:,} rows are complete (95% interval {:,} to {:,}); the estimates describe the complete "
     "rows, and this number of observations is an estimate."
 )
+# The same where the noisy number is below the least that a fit uses.
+FEW_COMPLETE_ROWS = (
+    "At most {:,} of {:,} rows are complete (95% interval {:,} to {:,}), so one or more columns may be "
+    "almost entirely missing. The fit uses {:,} as their number, which is the least that it uses and may be "
+    "too large."
+)
 # The same of a fit without noise, which counts them.
 COUNTED_ROWS = "{:,} of {:,} rows are complete, and the estimates describe these rows."
 COMPLETE_TARGET = (
@@ -208,6 +214,9 @@ def complete_sample_notes(complete: CompleteRows | None) -> tuple[Note, ...]:
 
 def complete_text(complete: CompleteRows) -> str:
     """Return the sentence on how many rows are complete: an interval, or without noise the number."""
+    if complete.is_raised:
+        low, high = complete.interval
+        return FEW_COMPLETE_ROWS.format(high, complete.of, low, high, complete.rows)
     if complete.is_exact:
         return COUNTED_ROWS.format(complete.rows, complete.of)
     return COMPLETE_ROWS.format(complete.rows, complete.of, *complete.interval)

@@ -93,6 +93,7 @@ TEST_INTERVALS = (
 ESTIMATES_ONLY = "table has its estimates with their intervals"
 TEST_ESTIMATES = "a test has statistic, pvalue and df, and its estimates are in table"
 SIMULATED_PVALUE = "The p-value comes from simulated releases, so it cannot be below {:.4g}."
+TWO_LEVELS = "{0!r} has two levels: 1 = {1!r}, and 0 is the other one, so its mean is the share of {1!r}."
 JOINT = "All {} intervals hold together at the level."
 LAPLACE_COST = (
     "The noise is Laplace noise, which counts with mu = {:.3g} when several releases are composed. Gaussian "
@@ -667,7 +668,17 @@ class StatResult(PortableTest):
     @property
     def _estimated(self) -> str:
         """What the estimates are, for the head of the summary."""
-        return readable(self.release.query.label)
+        return ", ".join([readable(self.release.query.label), *self._ones])
+
+    @property
+    def _ones(self) -> list[str]:
+        """Which level of each value counts as 1, of values that have two levels: "1 = 'male'"."""
+        return [f"1 = {level!r}" for _, level in self.release.ones]
+
+    @property
+    def _row_columns(self) -> tuple[str, ...]:
+        """Columns whose levels name the rows, for a plot."""
+        return self.release.query.by
 
     @property
     def _plotted_rows(self) -> tuple[EstimateRow, ...]:
@@ -810,6 +821,7 @@ class StatResult(PortableTest):
         simulated = (Note(SIMULATED_PVALUE.format(least), "detail"),) if least else ()
         return (
             *complete_sample_notes(self.complete),
+            *(Note(TWO_LEVELS.format(name, level), "must-read") for name, level in self.release.ones),
             *ranked((*self.ranked_notes, *self._laplace_note())),
             *simulated,
         )

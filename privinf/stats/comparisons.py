@@ -12,7 +12,8 @@ import numpy as np
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, error_boundary, refuses
-from privinf.errors import ArgumentError, NotAvailableError, SchemaError
+from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError, SchemaError
+from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleQuery, SampleSums, joined_rows
 from privinf.results.notes import Note
 from privinf.results.rendering import (
@@ -25,7 +26,7 @@ from privinf.results.rendering import (
 from privinf.schema import Factor, Schema
 from privinf.stats import base
 from privinf.stats.groups import LEAST_RANK, GroupModel, clip_cautions, contrast_weights
-from privinf.stats.quantiles import CORE_TARGET, CoreClip, clipped_groups
+from privinf.stats.quantiles import CoreClip, clipped_group_means, clipped_groups
 from privinf.typing import (
     Alternative,
     Calibration,
@@ -102,6 +103,23 @@ TESTS_OF_MEANS = (
     "cost; pi.stats.anova_oneway tests that all means are equal"
 )
 TESTS_OF_PAIRS = "pvalues has the p-value of each pair"
+SHIFTED_GROUPS = (
+    "Values are clipped to [{:.6g}, {:.6g}], which may shift the mean of group {} {}, and of larger groups "
+    "by less; intervals and p-values allow for these shifts, so they are for means of the original values."
+)
+SHIFTED_ALL = (
+    "Values are clipped to [{:.6g}, {:.6g}], which may shift the means; intervals and p-values allow for "
+    "this, so they are for means of the original values."
+)
+UNSHIFTED_GROUPS = (
+    "Values are clipped to the public bounds [{:.6g}, {:.6g}]; the intervals are for means of the clipped "
+    "values."
+)
+UNSEEN_BY = (
+    "of {1} values, clipping may have changed {0} of clipping; the intervals extrapolate the tails. The "
+    "intervals do not cover a few extreme values; if they are all in group {2}, clipping them could move its "
+    "mean {3}. With tighter bounds, the intervals rely less on this extrapolation"
+)
 CLIPPED_GROUPS = (
     "The means are of values clipped to the public bounds; the group of each row is also protected."
 )
@@ -118,7 +136,9 @@ class GroupsResult(base.StatResult):
     Attributes
     ----------
     clip : clip, optional
-        Clipping thresholds of the values, if they were computed from noisy counts; otherwise None.
+        Clipping thresholds of the values, if they were computed from noisy counts; otherwise None. In a
+        result of `pi.stats.mean`, intervals and p-values allow for what clipping may have changed, and are
+        for means of the original values. In a result of a test they are for means of clipped values.
     target : {"population", "table"}
         Target of the intervals of means: means of the population, or of this table.
 
@@ -127,7 +147,7 @@ class GroupsResult(base.StatResult):
     **Privacy.** Costs nothing: it uses only released numbers.
     """
 
-    clip: CoreClip | None = None
+    clip: CoreClip | MeanClip | None = None
     target: CountTarget = "population"
 
     @property
@@ -163,9 +183,10 @@ class GroupsResult(base.StatResult):
         level = base.check_level(confidence_level)
         if len(self.groups) != 2:
             raise NotAvailableError(NOT_ONE_PAIR.format(len(self.groups)))
-        model = GroupModel.released(self.release)
+        model = GroupModel.released(self.release, self.clip)
         unit = float(self.release.half[0])
-        ends = base.ConfidenceInterval(-2.0 * unit, 2.0 * unit)
+        largest = unit * _range(model)
+        ends = base.ConfidenceInterval(-largest, largest)
 
         def two_sided(at: float) -> base.ConfidenceInterval:
             low, high = model.first_difference(at)[0]
@@ -202,7 +223,7 @@ class GroupsResult(base.StatResult):
         chosen = base.IntervalOptions.changed(self, target, confidence_level, simultaneous)
         return self._with_rows(
             MEANS,
-            _mean_rows(self.release, chosen),
+            _mean_rows(self.release, chosen, self.clip),
             chosen.level,
             _mean_notes(self, chosen),
             simultaneous=chosen.simultaneous,
@@ -228,7 +249,7 @@ class GroupsResult(base.StatResult):
         """
         level = base.check_level(confidence_level)
         c = contrast_weights(weights, self.groups)
-        model = GroupModel.released(self.release)
+        model = GroupModel.released(self.release, self.clip)
         unit = self.release.half[0]
         means = model.means
         low, high = model.mean_sets(level)
@@ -236,7 +257,7 @@ class GroupsResult(base.StatResult):
         estimate = float(c @ means)
         below, above = (math.sqrt(float(((c * (end - means)) ** 2).sum())) for end in ends)
         sd = math.sqrt(float(((c * model.mean_sds()) ** 2).sum()))
-        span = float(np.abs(c).sum())
+        span = 0.5 * _range(model) * float(np.abs(c).sum())
         row = base.EstimateRow(
             name=" ".join(f"{x:+g}[{g}]" for x, g in zip(c, base.cell_names(self.release), strict=True) if x),
             estimate=unit * estimate,
@@ -264,7 +285,7 @@ class GroupsResult(base.StatResult):
         """
         level = base.check_level(confidence_level)
         jointly = check_flag(simultaneous, "simultaneous")
-        model = GroupModel.released(self.release)
+        model = GroupModel.released(self.release, self.clip)
         unit = float(self.release.half[0])
         pairs = np.array(list(combinations(range(len(self.groups)), 2)))
         first, second = pairs.T
@@ -784,20 +805,49 @@ def group_means(
     intervals: base.IntervalOptions,
 ) -> GroupsResult:
     """Return the means of groups, from one release that can compare them too."""
-    release, chosen_clip = _group_sums(request, query, clip)
+    chosen: MeanClip | None = None
+    if check_choice(clip, ClipRule, "clip") == "auto":
+        release, chosen = clipped_group_means(request, query, intervals.level)
+        rows = _mean_rows(release, intervals, chosen)
+        cautions = _unseen(release, chosen, rows)
+    else:
+        release = request.release(query)
+        rows = _mean_rows(release, intervals)
+        cautions = clip_cautions(release, None)
     result = GroupsResult(
         title=MEANS,
         release=release,
-        rows=_mean_rows(release, intervals),
-        clip=chosen_clip,
+        rows=rows,
+        clip=chosen,
         confidence_level=intervals.level,
-        cautions=clip_cautions(release, chosen_clip),
+        cautions=base.warn_of(cautions),
         target=intervals.target,
         simultaneous=intervals.simultaneous,
     )
-    return replace(
-        result, ranked_notes=(*_mean_notes(result, intervals), *_group_notes(release, chosen_clip))
-    )
+    return replace(result, ranked_notes=(*_mean_notes(result, intervals), *_group_notes(release, chosen)))
+
+
+def _unseen(release: SampleSums, clip: MeanClip, rows: Sequence[base.EstimateRow]) -> base.Cautions:
+    """Return the caution of rows that the noise hides, if they could move a group's mean out of its interval.
+
+    An interval that is the range of the public bounds holds every mean.
+    """
+    widest = (1.0 - 1e-9) * (clip.high + clip.rest[1] - clip.low + clip.rest[0])
+    affected = []
+    for row, people in zip(rows, GroupModel.released(release).N, strict=True):
+        half = 0.5 * (row.high - row.low)
+        count = max(float(people), 1.0, *clip.most)  # no more values of a group may lie beyond than it has
+        if clip.hides(count, half) and 2.0 * half < widest:
+            affected.append((max(clip.worst(count)) / half, row.name, clip.worst_shift(count)))
+    if not affected:
+        return ()
+    _, name, shift = max(affected)
+    return ((HeavyTailWarning, UNSEEN_BY.format(clip.changed(), release.nobs, name, shift)),)
+
+
+def _range(model: GroupModel) -> float:
+    """Return the largest difference between two means, in units in which clipped values are in [-1, 1]."""
+    return 2.0 if model.tails is None else model.tails.range
 
 
 def _two_groups(
@@ -854,8 +904,10 @@ def _mean_notes(result: GroupsResult, intervals: base.IntervalOptions) -> tuple[
     return *notes, Note(OF_DIFFERENCE.format(_difference(result.release)), "table")
 
 
-def _mean_rows(release: SampleSums, intervals: base.IntervalOptions) -> tuple[base.EstimateRow, ...]:
-    model = GroupModel.released(release)
+def _mean_rows(
+    release: SampleSums, intervals: base.IntervalOptions, clip: CoreClip | MeanClip | None = None
+) -> tuple[base.EstimateRow, ...]:
+    model = GroupModel.released(release, clip)
     middle = release.middle[0]
     unit = release.half[0]
     names = base.cell_names(release)
@@ -867,16 +919,32 @@ def _mean_rows(release: SampleSums, intervals: base.IntervalOptions) -> tuple[ba
     return tuple(base.EstimateRow(name, *map(float, row)) for name, row in zip(names, cells, strict=True))
 
 
-def _group_notes(release: SampleSums, clip: CoreClip | None) -> tuple[str | Note, ...]:
+def _group_notes(release: SampleSums, clip: CoreClip | MeanClip | None) -> tuple[str | Note, ...]:
     model = GroupModel.released(release)
     hidden = [
         name for name, count in zip(base.cell_names(release), model.N, strict=True) if count < 3.0 * model.a
     ]
     if clip is None:
         target: tuple[str | Note, ...] = (Note(CLIPPED_GROUPS, "header"),)
+    elif isinstance(clip, CoreClip):
+        target = (Note(clip.note(), "header"),)
     else:
-        target = (Note(clip.note(), "header"), Note(CORE_TARGET, "table"))
+        target = _clip_notes(clip, model, base.cell_names(release))
     return (*target, RARE.format(", ".join(hidden))) if hidden else target
+
+
+def _clip_notes(clip: MeanClip, model: GroupModel, names: Sequence[str]) -> tuple[Note, ...]:
+    """Return the notes on clipping whose effect is part of the intervals of means."""
+    visible = np.flatnonzero(np.maximum(3.0 * model.a, 1.0) < model.N)
+    if not clip.shift(model.n):
+        note = UNSHIFTED_GROUPS.format(clip.low, clip.high)
+    elif not len(visible):
+        note = SHIFTED_ALL.format(clip.low, clip.high)
+    else:
+        smallest = int(visible[np.argmin(model.N[visible])])
+        shift = clip.shift(float(model.N[smallest]))
+        note = SHIFTED_GROUPS.format(clip.low, clip.high, names[smallest], shift)
+    return Note(note, "header"), Note(clip.counts(model.n), "detail")
 
 
 def _among(clip: CoreClip | None) -> str:

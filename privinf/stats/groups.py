@@ -23,6 +23,12 @@ each with noise of sd a (of P: b). Counts are projected on the public n, which l
     H diag(R + a^2 (1 + m^2)) H' less m^2 a^2 hh'/(k + 1), h = H 1. That term is neglected, which makes the
     test conservative; it is 0 for groups of equal sizes.
 
+**Values clipped at limits from noisy counts** (`clip="auto"` of means). Clipping has moved the sum of all
+    values by at most B above and C below (`MeanClip`), so that it has moved that of any group by a c within
+    [-C, B]. The interval of a mean holds every m that S + c - m N does not reject for some such c: from the
+    lower end at c = -C to the upper one at c = B. Within one difference the extremes are S_g + B, S_h - C and
+    S_g - C, S_h + B, as the two tails are bounded separately. A p-value is the largest one over c.
+
 Simulated releases have normal values of the released counts, means and spreads, and noise of the release's
 distribution. With Laplace noise p-values are the larger ones of these releases and of the distribution above,
 and intervals the wider ones. They are functions of the release: the same release has the same p-value.
@@ -37,13 +43,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy import stats as distributions
 
 from privinf.errors import ArgumentError, ChangedTargetWarning
+from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleSums
 from privinf.stats import base
 from privinf.stats.quantiles import CoreClip
@@ -54,7 +61,6 @@ MIN_COUNT_SDS = 6.0  # a group whose count is fewer sds of its noise has its squ
 # How far below 0 a noisy sum of squares may count, in squared sds of the noise: cut at 0 its mean would be
 # too large.
 BELOW = 0.1
-NEARLY_NOTHING = 0.01  # share of the values that may lie beyond a clip without a warning
 SIMULATED = 9999  # simulated releases of equal means
 LEAST_RANK = 1.0 / (SIMULATED + 1.0)  # smallest p-value that they can give
 STREAM = 10  # seed of these releases: the same release has the same p-value
@@ -64,12 +70,39 @@ LARGEST_QUANTILE = 1e60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutTails:
+    """How much of the sum of any group clipping may have cut at either limit, and the public bounds."""
+
+    below: float
+    above: float
+    low: float
+    high: float
+
+    @classmethod
+    def from_clip(cls, clip: MeanClip, middle: float, half: float) -> CutTails:
+        """Return them in units in which the limits of clipping are -1 and 1."""
+        low = clip.low - clip.rest[0]
+        high = clip.high + clip.rest[1]
+        return cls(
+            below=clip.below / half,
+            above=clip.above / half,
+            low=(low - middle) / half,
+            high=(high - middle) / half,
+        )
+
+    @property
+    def range(self) -> float:
+        """The largest difference between two means within the public bounds."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupModel:
     """Released sums (..., k) of k groups, units of u, counts projected; any number of releases side by side.
 
     `a` is the sd of the noise of counts and sums, `b` that of P; `laplace` is whether it is Laplace noise.
     `n` is the number of records, and `gaps`, of shape (..., 1), how many of them have no value: None where
-    that is impossible.
+    that is impossible. With `tails` means are those of the values before they were clipped.
     """
 
     N: Floats
@@ -80,6 +113,7 @@ class GroupModel:
     b: float
     laplace: bool = False
     gaps: Floats | None = None
+    tails: CutTails | None = None
 
     @classmethod
     def from_sums(
@@ -103,27 +137,24 @@ class GroupModel:
         return cls(N=N + excess, S=S, P=P, n=n, a=a, b=b, laplace=laplace, gaps=gaps + excess)
 
     @classmethod
-    def released(cls, release: SampleSums) -> GroupModel:
-        """Return the distribution of one release."""
+    def released(cls, release: SampleSums, clip: CoreClip | MeanClip | None = None) -> GroupModel:
+        """Return the distribution of one release; of the values before a `MeanClip`."""
         noise = float(release.scale[0]), float(release.scale[2])
         N, S, P = release.sums.T
         if release.complete is None:
-            return cls.from_sums(N, S, P, release.nobs, noise, laplace=release.noise == "laplace")
-        return cls.from_sums(N[:-1], S[:-1], P[:-1], release.nobs, noise, gaps=N[-1:])
+            model = cls.from_sums(N, S, P, release.nobs, noise, laplace=release.noise == "laplace")
+        else:
+            model = cls.from_sums(N[:-1], S[:-1], P[:-1], release.nobs, noise, gaps=N[-1:])
+        if not isinstance(clip, MeanClip):
+            return model
+        return replace(
+            model, tails=CutTails.from_clip(clip, float(release.middle[0]), float(release.half[0]))
+        )
 
     def present(self) -> GroupModel:
         """Return the groups that have records, which is known only without noise."""
         nonempty = (self.N > 0.0) | (self.a > 0.0)
-        return GroupModel(
-            N=self.N[nonempty],
-            S=self.S[nonempty],
-            P=self.P[nonempty],
-            n=self.n,
-            a=self.a,
-            b=self.b,
-            laplace=self.laplace,
-            gaps=self.gaps,
-        )
+        return replace(self, N=self.N[nonempty], S=self.S[nonempty], P=self.P[nonempty])
 
     # ---- counts
 
@@ -218,17 +249,39 @@ class GroupModel:
     def differences(
         self, first: Integers, second: Integers, at: Floats | float = 0.0
     ) -> tuple[Floats, Floats]:
-        """Return t of the differences of pairs of groups being `at`, and degrees of freedom."""
+        """Return t of the differences of pairs of groups being `at`, and degrees of freedom.
+
+        With `tails` it is the t nearest to 0 over all that clipping may have cut.
+        """
         alpha, beta, v0, q, df = self._scores(first, second)
         variance = v0 + q[0] + q[1] * at + q[2] * np.square(at)
+        score = alpha - beta * at
+        down, up = self._cuts(first, second)
+        score = np.where(score > 0.0, np.maximum(score - down, 0.0), np.minimum(score + up, 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
-            return (alpha - beta * at) / np.sqrt(np.maximum(variance, 0.0)), df
+            return score / np.sqrt(np.maximum(variance, 0.0)), df
 
-    def difference_sets(
-        self, first: Integers, second: Integers, t: Floats, limit: float = 2.0
-    ) -> tuple[Floats, Floats]:
+    def difference_sets(self, first: Integers, second: Integers, t: Floats) -> tuple[Floats, Floats]:
         """Return the ends of the differences that a two-sided test at quantile `t` does not reject."""
+        down, up = self._cuts(first, second)
+        limit = 2.0 if self.tails is None else self.tails.range
+        low = self._difference_sets(first, second, t, limit, shift=-down)[0]
+        return low, self._difference_sets(first, second, t, limit, shift=up)[1]
+
+    def _cuts(self, g: Integers, h: Integers) -> tuple[Floats, Floats]:
+        """Return how far clipping may have moved f(D) up, and down."""
+        if self.tails is None:
+            return np.zeros(np.shape(g)), np.zeros(np.shape(g))
+        Ng, Nh = (np.maximum(self.N[..., at], 0.0) / self.n for at in (g, h))
+        below, above = self.tails.below, self.tails.above
+        return Nh * below + Ng * above, Nh * above + Ng * below
+
+    def _difference_sets(
+        self, first: Integers, second: Integers, t: Floats, limit: float, *, shift: Floats | float = 0.0
+    ) -> tuple[Floats, Floats]:
+        """Return the ends of the set of differences for scores that are moved by `shift`."""
         alpha, beta, v0, q, _ = self._scores(first, second)
+        alpha = alpha + shift
         t = np.minimum(t, LARGEST_QUANTILE)
         with np.errstate(invalid="ignore"):  # quantile 0 of groups without two rows, whose beta is 0
             least = alpha**2 - t**2 * (v0 + q[0])
@@ -236,7 +289,7 @@ class GroupModel:
 
     def sds(self, first: Integers, second: Integers) -> Floats:
         """Return standard errors of differences: half of the set of one sd, which noise may make wide."""
-        low, high = self.difference_sets(first, second, np.ones(len(first)), limit=4.0)
+        low, high = self._difference_sets(first, second, np.ones(len(first)), 4.0)
         return np.minimum((high - low) / 2.0, 2.0)
 
     def pairs(
@@ -274,10 +327,16 @@ class GroupModel:
         (low,), (high,) = self.difference_sets(first, second, quantile)
         return (float(low), float(high)), float(self.sds(first, second)[0])
 
-    def mean_sets(self, level: float, limit: float = 1.0, *, sampling: bool = True) -> tuple[Floats, Floats]:
+    def mean_sets(self, level: float, *, sampling: bool = True) -> tuple[Floats, Floats]:
         """Return the ends of the groups' means, shape (..., k); without `sampling` of this table's means."""
         quantiles = self._mean_quantiles(level) if sampling else self._table_quantiles(level)
-        return self._mean_sets_at(quantiles, limit, sampling=sampling)
+        if self.tails is None:
+            return self._mean_sets_at(quantiles, 1.0, sampling=sampling)
+        tails = self.tails
+        limit = max(abs(tails.low), abs(tails.high))
+        low = self._mean_sets_at(quantiles, limit, sampling=sampling, shift=-tails.below)[0]
+        high = self._mean_sets_at(quantiles, limit, sampling=sampling, shift=tails.above)[1]
+        return np.maximum(low, tails.low), np.minimum(high, tails.high)
 
     def _mean_quantiles(self, level: float) -> Floats:
         """Return the quantiles of |S - m N| over its sd, sampling and noise together."""
@@ -301,14 +360,15 @@ class GroupModel:
         t = float(distributions.norm.isf((1.0 - level) / 2.0))
         return np.asarray(max(t, -math.log(1.0 - level) / math.sqrt(2.0)) if self.laplace else t)
 
-    def _mean_sets_at(self, t: Floats, limit: float, *, sampling: bool) -> tuple[Floats, Floats]:
-        """Return the ends of the means m at which S - m N is at most `t` of its sds from 0."""
+    def _mean_sets_at(
+        self, t: Floats, limit: float, *, sampling: bool, shift: float = 0.0
+    ) -> tuple[Floats, Floats]:
+        """Return the ends of the means m at which S + shift - m N is at most `t` of its sds from 0."""
+        S = self.S + shift
         a2 = self.a**2
         share = a2 * (1.0 - 1.0 / self.counts)
         R = np.where(self.alone, np.inf, self.squares()[0]) if sampling else 0.0
-        return quadratic_set(
-            self.N**2 - t**2 * share, -2.0 * self.S * self.N, self.S**2 - t**2 * (R + a2), limit
-        )
+        return quadratic_set(self.N**2 - t**2 * share, -2.0 * S * self.N, S**2 - t**2 * (R + a2), limit)
 
     def mean_sds(self, *, sampling: bool = True) -> Floats:
         """Return standard errors of the groups' means: half of the set of one sd, which noise may make wide.
@@ -457,7 +517,7 @@ def clip_cautions(release: SampleSums, clip: CoreClip | None) -> base.Cautions:
     Counts that the noise hides give no caution.
     """
     if clip is not None:
-        return ((ChangedTargetWarning, clip.caution()),) * (clip.most > NEARLY_NOTHING)
+        return ((ChangedTargetWarning, clip.caution()),) * clip.matters()
     model = GroupModel.released(release)
     value = release.query.values[0]
     counts = np.maximum(model.N, 1.0)

@@ -476,9 +476,11 @@ def mean(
     clip : {"bounds", "auto"}
         Clipping of the values. With "bounds" (default) values are clipped at the public bounds. With "auto",
         which is useful if the bounds are too wide, the clipping thresholds are computed from noisy counts.
-        The intervals with "auto" do not allow for undetected rows: rows far beyond the thresholds that are
-        too few to be detected. The attribute `clip` of the result states how many undetected rows there may
-        be.
+        The intervals with "auto" are for the mean of the original values: they include the largest effect
+        that clipping may have if the detected tail continues as a power law. With `by`, any group may have
+        the entire tail, so the intervals of small groups are wide. The intervals do not allow for undetected
+        rows: rows far beyond the thresholds that are too few to be detected. The attribute `clip` of the
+        result states how many undetected rows there may be.
     target : {"population", "table"}
         Target of the estimate. With "population" (default) the target is the mean of the population from
         which the records are a sample. With "table" the target is the mean of this table, and the intervals
@@ -521,7 +523,8 @@ def mean(
     HeavyTailWarning
         Issued with ``clip="auto"`` under two conditions. First, there may be rows beyond the clipping
         thresholds that are too few to be detected. Second, if these undetected rows had values at the public
-        bounds, they could change the mean by more than half the length of the interval.
+        bounds, they could change the mean by more than half the length of the interval. With `by`, the
+        warning is about the group whose mean they could change most.
 
     Notes
     -----

@@ -37,6 +37,10 @@ GROUP_REFUSALS = dict.fromkeys(
     ("by", "groups"),
     "is not an argument of a plan: pass share=, the guessed share of the people who are in the group",
 )
+MIDDLE = ", the middle of the bounds (pass mean= for another guess)"
+MIDDLE_OF_GROUPS = (
+    ", the middle of the bounds; if it is not, intervals are wider and the power is lower, so pass mean="
+)
 ONE_GOAL = "pass either width= (of the interval) or effect= (that the test is to detect)"
 
 
@@ -290,6 +294,8 @@ class SamplePlan:
         Distribution of the noise, as in the functions of `pi.stats`.
     confidence_level : float
         Level of the intervals; tests have the level ``1 - confidence_level``.
+    assumptions : tuple of str
+        Guesses, and what the plan assumes where nothing was guessed.
 
     Notes
     -----
@@ -300,6 +306,7 @@ class SamplePlan:
     spending: Mapping[str, Any]
     noise: NoiseChoice
     confidence_level: float
+    assumptions: tuple[str, ...] = ()
 
     def width(self, n: int) -> float:
         """Return the expected width of the interval.
@@ -459,7 +466,12 @@ class SamplePlan:
                 f"{n:>10,}  {expected.width:>10.4g}  {expected.se:>10.4g}  {expected.sampling_se:>16.4g}"
             )
         return "\n".join(
-            [*lines, "", "n_for(width=...), n_for(effect=...), budget_for(n, ...) and power(n, ...)"]
+            [
+                *lines,
+                *assumption_lines(self.assumptions),
+                "",
+                "n_for(width=...), n_for(effect=...), budget_for(n, ...) and power(n, ...)",
+            ]
         )
 
     def __repr__(self) -> str:
@@ -654,6 +666,7 @@ class GroupPlans:
                 "",
                 "Width of the interval, by group and number of people",
                 table.to_string(float_format="{:.4g}".format),
+                *assumption_lines(first.assumptions),
                 "",
                 "n_for(width=...), n_for(effect=...), budget_for(n, ...) and power(n, ...)",
             ]
@@ -706,7 +719,8 @@ def plan_mean(
     sd : float
         Guess of the standard deviation of the values.
     mean : float, optional
-        Guess of their mean; default: the middle of the bounds.
+        Guess of their mean; default: the middle of the bounds. With `share`, and with Laplace noise, the
+        interval is wider if the mean is farther from the middle.
     share : float, sequence of float, or mapping of group to float, optional
         Guess of the share of the people who are in one group, or the shares of all groups, which add up to 1.
         The plan is then for the mean of this group, or of every group, in a result of `mean` with ``by=``.
@@ -764,7 +778,10 @@ def plan_mean(
     center, spread, half = _units(bounds, sd, mean)
     spending = dict(SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho).spending())
     if share is None:
-        return _plan(PlannedMean(mean=center, sd=spread, half=half), spending, noise, confidence_level)
+        model = PlannedMean(mean=center, sd=spread, half=half)
+        assumptions = _values_assumptions(bounds, sd, mean, "the values", MIDDLE)
+        return _plan(model, spending, noise, confidence_level, assumptions)
+    assumptions = _values_assumptions(bounds, sd, mean, "the values of every group")
     group = PlannedGroupMean(mean=center, sd=spread, half=half, share=0.5)
     if isinstance(share, (Sequence, Mapping, np.ndarray)) and not isinstance(share, str):
         shares = _shares(share)
@@ -774,12 +791,14 @@ def plan_mean(
                 spending,
                 noise,
                 confidence_level,
+                assumptions,
             )
             for label, value in shares.items()
         }
         return GroupPlans(plans=plans, shares=list(shares.values()))
-    model = replace(group, share=check_fraction(share, "share"))
-    return _plan(model, spending, noise, confidence_level)
+    one_group = replace(group, share=check_fraction(share, "share"))
+    assumptions = (*assumptions, f"{one_group.share:.4g} of the people are in the group")
+    return _plan(one_group, spending, noise, confidence_level, assumptions)
 
 
 def _shares(share: Sequence[float] | Mapping[Any, float]) -> dict[Any, float]:
@@ -817,7 +836,8 @@ def plan_difference(
     sd : float
         Guess of the standard deviation of the values in each group.
     mean : float, optional
-        Guess of the mean of all values; default: the middle of the bounds.
+        Guess of the mean of all values; default: the middle of the bounds. The interval is wider if the mean
+        is farther from the middle.
     share : float
         Guess of the share of people in either one of the two groups.
     epsilon : float, optional
@@ -862,7 +882,11 @@ def plan_difference(
     center, spread, half = _units(bounds, sd, mean)
     model = PlannedDifference(mean=center, sd=spread, half=half, share=check_fraction(share, "share"))
     spending = SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho).spending()
-    return _plan(model, dict(spending), noise, confidence_level)
+    assumptions = (
+        *_values_assumptions(bounds, sd, mean, "the values of each group"),
+        f"{model.share:.4g} of the people are in one of the two groups",
+    )
+    return _plan(model, dict(spending), noise, confidence_level, assumptions)
 
 
 @error_boundary
@@ -1003,7 +1027,11 @@ def plan_counts(
 
 
 def _plan(
-    model: SampleModel, spending: dict[str, Any], noise: NoiseChoice, confidence_level: float
+    model: SampleModel,
+    spending: dict[str, Any],
+    noise: NoiseChoice,
+    confidence_level: float,
+    assumptions: tuple[str, ...] = (),
 ) -> SamplePlan:
     """Return the plan once budget and noise are checked."""
     plan = SamplePlan(
@@ -1011,9 +1039,28 @@ def _plan(
         spending=spending,
         noise=check_choice(noise, NoiseChoice, "noise"),
         confidence_level=check_fraction(confidence_level, "confidence_level"),
+        assumptions=assumptions,
     )
     plan._noise()
     return plan
+
+
+def _values_assumptions(
+    bounds: Pair, sd: float, mean: float | None, values: str, middle: str = MIDDLE_OF_GROUPS
+) -> tuple[str, ...]:
+    """Return the guesses about values, as the plan prints them."""
+    low, high = bounds
+    center = 0.5 * (low + high) if mean is None else mean
+    return (
+        f"{values} are within the bounds [{low:g}, {high:g}]",
+        f"the mean of {values} is {center:g}{'' if mean is not None else middle}",
+        f"the standard deviation of {values} is {sd:g}",
+    )
+
+
+def assumption_lines(assumptions: Sequence[str]) -> list[str]:
+    """Return the lines of a printed plan that state what it assumes; none if it states nothing."""
+    return ["", "Assumptions", *(f"  {text}" for text in assumptions)] if assumptions else []
 
 
 def _units(bounds: Pair, sd: float, mean: float | None) -> tuple[float, float, float]:

@@ -536,7 +536,7 @@ def _two_shares(
             statistic=z,
             pvalue=pvalue,
             least_pvalue=LEAST_RANK,
-            null=f"share of {outcome} equal over {group}",
+            null=f"share of {level_of} in {outcome} equal over {group}",
             alternative=alternative,
         ),
         effects={"Cohen's h": _arc(float(p[0])) - _arc(float(p[1]))},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.special import ndtri
@@ -73,13 +73,15 @@ NO_LAPLACE = "noise='laplace' is not available for quantiles: pass noise='gaussi
 CLIPPED_QUANTILES = (
     "Values are clipped to the public bounds [{:g}, {:g}]; quantiles are those of the clipped values."
 )
+NEARLY_NOTHING = 0.01  # share of the values that may lie beyond a clip without a warning
 CORE_NOTE = (
-    "The test compares means of values clipped to [{:.6g}, {:.6g}]; up to {:.1%} of the values may be "
-    "outside, according to the noisy counts from which these limits were chosen."
+    "All means and differences are of values clipped to [{:.6g}, {:.6g}], and the intervals are for these "
+    "means; up to {:.1%} of the values may be outside, according to the noisy counts from which these limits "
+    "were chosen."
 )
 CORE_TARGET = (
-    "Because values are clipped, the test can reject if groups have equal means but different spreads or "
-    "tails; for groups with equal distributions it keeps its level."
+    "the means compared are of clipped values, so the test can reject if groups have equal means but "
+    "different spreads or tails; for groups with equal distributions it keeps its level"
 )
 Clip = TypeVar("Clip", bound="MeanClip | CoreClip")
 
@@ -134,6 +136,7 @@ class QuantileRelease(Released):
     entries: tuple[LedgerEntry, ...]
     recorded: PrivacyReport
     missing: Missing = "raise"
+    ones: tuple[tuple[str, Any], ...] = ()  # quantiles are of numbers, never of levels
 
     @property
     def privacy(self) -> PrivacyReport:
@@ -699,14 +702,29 @@ def clipped_sums(request: SampleRequest, name: str, level: float) -> tuple[Sampl
 
 
 def clipped_groups(request: SampleRequest, query: SampleQuery) -> tuple[SampleSums, CoreClip]:
-    """Release sums of groups on a clip that a fifth of mu^2 buys; their account has both releases."""
-    levels = [request.schema[name].levels for name in query.by]  # type: ignore[union-attr]
-    groups = math.prod(map(len, levels))
+    """Release sums that compare groups, on a clip that a fifth of mu^2 buys; with both in their account."""
 
     def choose(distribution: NoisyCDF, low: float, high: float, rest: float) -> CoreClip:
-        return core_clip(distribution, low, high, rest, groups)
+        return core_clip(distribution, low, high, rest, _number_of_groups(request, query))
 
     return clipped_release(request, query, choose)
+
+
+def clipped_group_means(
+    request: SampleRequest, query: SampleQuery, level: float
+) -> tuple[SampleSums, MeanClip]:
+    """Release sums of groups on a clip whose effect on their means is bounded; both are in the account."""
+
+    def choose(distribution: NoisyCDF, low: float, high: float, rest: float) -> MeanClip:
+        groups = _number_of_groups(request, query)
+        return mean_clip(distribution, low, high, two_sided(level), rest, groups=groups)
+
+    return clipped_release(request, query, choose)
+
+
+def _number_of_groups(request: SampleRequest, query: SampleQuery) -> int:
+    levels = [request.schema[name].levels for name in query.by]  # type: ignore[union-attr]
+    return math.prod(map(len, levels))
 
 
 def clipped_release(
@@ -744,9 +762,13 @@ class CoreClip:
         """Return a sentence about its effect."""
         return CORE_NOTE.format(self.low, self.high, self.most)
 
+    def matters(self) -> bool:
+        """Return whether so many values may lie beyond that a warning is due."""
+        return self.most > NEARLY_NOTHING
+
     def caution(self) -> str:
-        """Return the text of a warning: the effect, and what a test of clipped values compares."""
-        return f"{self.note()} {CORE_TARGET}"
+        """Return the text of a warning: what a test of clipped values compares."""
+        return CORE_TARGET
 
 
 def core_clip(distribution: Distribution, low: float, high: float, mu: float, groups: int) -> CoreClip:

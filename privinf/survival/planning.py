@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
@@ -22,7 +24,7 @@ MOST_PEOPLE = 10**9
 
 
 @error_boundaries
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class LogRankPlan:
     """Planned log-rank test of two groups: power for guessed hazards, a number of people and a budget.
 
@@ -42,6 +44,8 @@ class LogRankPlan:
         Number of intervals of the time grid.
     alpha : float
         Level of the test.
+    spending : mapping of str to float
+        Budget: epsilon and delta, mu, or rho.
 
     Notes
     -----
@@ -55,6 +59,7 @@ class LogRankPlan:
     scale: float
     intervals: int
     alpha: float
+    spending: Mapping[str, Any]
 
     def power(self, n: int) -> float:
         """Return the power of the test, that is, the probability that it rejects equal hazards.
@@ -119,6 +124,44 @@ class LogRankPlan:
         z = upper_quantile(self.alpha / 2.0)
         _, low, high = log_hazard_ratio(self._cells(float(check_count(n, "n", least=2))), z)
         return math.exp(low), math.exp(high)
+
+    def summary(self) -> str:
+        """Return the plan as text: power and interval for several numbers of people, and the guesses.
+
+        Returns
+        -------
+        str
+            A table with one line per number of people.
+        """
+        budget = ", ".join(f"{name} {value:g}" for name, value in self.spending.items())
+        lines = [
+            f"Planned log-rank test of two groups: {budget}; test at level {self.alpha:g}; Gaussian noise"
+            + ("" if self.scale > 0.0 else " of size 0"),
+            "",
+            f"{'n':>10}  {'power':>7}  {f'{100 * (1 - self.alpha):g}% interval of the hazard ratio':>36}",
+        ]
+        for n in (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000):
+            interval = "{:.3g} to {:.3g}".format(*self.interval(n))
+            lines.append(f"{n:>10,}  {self.power(n):>7.3f}  {interval:>36}")
+        first = f"{self.survival:.0%} of the first group have not had the event at the horizon"
+        return "\n".join(
+            [
+                *lines,
+                "",
+                "Assumptions",
+                f"  the hazard ratio of the second group to the first group is {self.hazard_ratio:g}",
+                f"  {first}",
+                f"  {self.dropout:.0%} of the people without the event are censored before the horizon",
+                f"  {self.share:.4g} of the people are in the second group",
+                "  times to the event and to dropout have exponential distributions",
+                f"  the time grid has {self.intervals} intervals up to the horizon",
+                "",
+                "n_for(power), power(n) and interval(n)",
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return self.summary()
 
     def _power(self, n: float) -> float:
         score = log_rank(self._cells(n), corrected=False)
@@ -229,4 +272,5 @@ def plan_logrank(
         scale=0.0 if math.isinf(level) else cells.sensitivity().l2 / level,
         intervals=intervals,
         alpha=check_fraction(alpha, "alpha"),
+        spending=dict(spending),
     )

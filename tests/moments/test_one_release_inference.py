@@ -125,11 +125,31 @@ def test_errors_of_correlations_are_what_each_entry_moves(trust):
         np.testing.assert_allclose(np.square(here["std err"]), expected, rtol=1e-3)
 
 
+def test_the_interval_of_a_weak_pair_agrees_with_its_test():
+    """A pair had P = 0.0000 next to [-1, 1]."""
+    for seed in range(40):
+        found = MECHANISM.release(ROWS, mu=0.1, rng=seed).corr()
+        table = found.table
+        for alpha in (0.05, 0.4):
+            low, high = found._ends(alpha).to_numpy().T
+            weak = table["weak"].to_numpy()
+            excludes = (low >= 0.0) | (high <= 0.0)
+            rejects = (table["P>|z|"] < alpha).to_numpy()
+            assert (excludes == rejects)[weak].all()
+            r = table["corr"].clip(-1.0, 1.0).to_numpy()
+            assert ((low <= r) & (r <= high))[weak & ~np.isnan(r)].all()
+    shown = str(found)
+    assert "[0.025" in shown
+    assert "Of a weak pair" in shown
+
+
 def test_too_much_noise_leaves_the_whole_interval():
     found = MECHANISM.release(ROWS, mu=0.02, rng=0).corr()
     with pytest.warns(WeakIdentificationWarning, match=r"\[-1, 1\]"):
         interval = found.conf_int()
-    assert (interval.to_numpy()[found.table["weak"]] == [-1.0, 1.0]).all()
+    undecided = found.table["weak"] & ~(found.table["P>|z|"] < 0.05)
+    assert undecided.any()
+    assert (interval.to_numpy()[undecided] == [-1.0, 1.0]).all()
     assert found.table["weak"].any()
 
 

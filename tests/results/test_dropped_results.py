@@ -333,6 +333,45 @@ def test_the_estimate_of_complete_rows():
     assert CompleteRows.from_settings({}) is None
 
 
+def test_the_interval_of_complete_rows_is_about_the_number_before_it_is_raised():
+    """It was about the raised estimate, and never covered a truth of 0."""
+    few = CompleteRows.from_sum(-5.0, 30.0, 10_000, 4)
+    assert (few.rows, few.interval, few.is_raised) == (200, (0, 54), True)
+    assert CompleteRows.from_settings(json.loads(json.dumps(few.settings()))) == few
+    assert CompleteRows.from_sum(-500.0, 30.0, 10_000, 4).interval == (0, 0)
+    enough = CompleteRows.from_sum(8000.0, 40.0, 10_000, 4)
+    assert not enough.is_raised
+    assert CompleteRows.sum_of([enough, few]) == CompleteRows(rows=8200, sd=50.0, of=20_000, total=7995.0)
+    assert CompleteRows.sum_of([enough, enough]).total is None
+
+
+@pytest.mark.parametrize("complete", [0, 30, 60])
+def test_few_complete_rows_are_stated_with_an_interval_that_covers(complete):
+    rows = table().assign(x=lambda frame: frame["z"] / 2.0)
+    rows.loc[complete:, "x"] = np.nan
+    models = ((pi.OLS, "y ~ x"), (pi.Logit, "b ~ x"), (pi.MomentOLS, "y ~ x"))
+    for model, formula in models:
+        covered = []
+        for seed in range(6):
+            fit = model.from_formula(formula, rows, schema=SCHEMA, missing="drop").fit(
+                epsilon=1, delta=1e-6, rng=seed
+            )
+            low, high = fit._context.complete.interval
+            covered.append(low <= complete <= high)
+            (text,) = [text for text in fit.notes if "rows are complete" in text]
+            if text.startswith("At most"):
+                assert "almost entirely missing" in text
+                assert f"(95% interval {low} to {high})" in text
+        assert sum(covered) >= 5
+
+
+def test_without_noise_the_number_of_complete_rows_is_the_counted_one():
+    rows = table().assign(x=lambda frame: frame["z"] / 2.0)
+    rows.loc[10:, "x"] = np.nan
+    fit = pi.OLS.from_formula("y ~ x", rows, schema=SCHEMA, missing="drop").fit(**NO_NOISE)
+    assert any(text.startswith("At most 10 of 3,000 rows are complete") for text in fit.notes)
+
+
 # ---- designs of sites
 
 

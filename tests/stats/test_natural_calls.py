@@ -232,3 +232,37 @@ def test_means_of_groups_are_a_series():
     assert one.to_pandas().to_numpy() == pytest.approx(one.table["estimate"].to_numpy())
     two = stats.mean("y", ROWS, by=["g", "sex"], schema=SCHEMA, **OPTIONS)
     assert two.to_pandas().unstack().shape == (3, 2)
+
+
+def test_means_of_two_levels_say_which_level_counts():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(
+        {"sex": np.where(rng.random(900) < 0.4, "male", "female"), "g": rng.choice(["a", "b"], 900)}
+    )
+    how = {"schema": pi.Schema({"sex": ["female", "male"], "g": ["a", "b"]}), "mu": 0.5, "rng": 0}
+    for result in (
+        pi.stats.mean("sex", rows, **how),
+        pi.stats.mean("sex", rows, by="g", **how),
+        pi.stats.ttest_ind("sex ~ g", rows, **how),
+        pi.stats.proportion_confint("sex", rows, **how),
+    ):
+        assert "1 = 'male'" in str(result)
+        assert "1 = 'male'" in result.to_latex().replace("{", "").replace("}", "")
+    numbers = pi.stats.mean(
+        "sex", {"sex": (rows["sex"] == "male") * 1.0}, **how | {"schema": pi.Schema({"sex": (0, 1)})}
+    )
+    assert "1 =" not in str(numbers)
+
+
+def test_plots_name_the_columns():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(
+        {"sex": np.where(rng.random(900) < 0.4, "male", "female"), "age": rng.uniform(18, 90, 900)}
+    )
+    how = {"schema": pi.Schema({"sex": ["female", "male"], "age": (18, 90)}), "mu": 0.5, "rng": 0}
+    bars = pi.stats.histogram("age", [18, 40, 65, 90], data=rows, **how).plot()
+    assert bars.get_ylabel() == "age"
+    share = pi.stats.mean("sex", rows, **how).plot()
+    assert "1 = 'male'" in share.get_xlabel()

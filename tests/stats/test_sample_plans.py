@@ -175,3 +175,30 @@ def test_wrong_guesses_are_refused(call, text):
 def test_a_goal_beyond_every_study_is_refused():
     with pytest.raises(NotAvailableError, match="people are enough"):
         pi.stats.plan_mean(bounds=(0, 1), sd=0.1, mu=0.01).n_for(width=1e-6)
+
+
+def test_a_plan_prints_what_it_assumes():
+    """A plan assumed the middle of the bounds without a word, and its power was too high for skewed costs."""
+    plan = pi.stats.plan_difference(bounds=(0, 40_000), sd=2600, **SPENT)
+    assert "Assumptions" in str(plan)
+    assert "the mean of the values of each group is 20000, the middle of the bounds" in str(plan)
+    low = pi.stats.plan_difference(bounds=(0, 40_000), sd=2600, mean=3000, **SPENT)
+    assert low.power(8000, effect=200) < plan.power(8000, effect=200) - 0.05
+    assert "is 3000" in str(low)
+    assert "middle" not in str(low)
+    assert any("the mean of the values is 30" in text for text in plan_of_mean().assumptions)
+    assert "middle of the bounds" in str(plan_of_mean(share=[0.5, 0.5]))
+    assert "0.1 of the people are in the group" in str(plan_of_mean(share=0.1))
+
+
+def plan_of_mean(**options):
+    return pi.stats.plan_mean(bounds=(0, 60), sd=8, **options, **SPENT)
+
+
+def test_a_plan_of_a_log_rank_test_prints_its_budget_and_its_guesses():
+    plan = pi.survival.plan_logrank(hazard_ratio=1.3, survival=0.35, dropout=0.3, **SPENT)
+    text = str(plan)
+    assert repr(plan) == text
+    assert "epsilon 0.5, delta 1e-06" in text
+    assert "the hazard ratio of the second group to the first group is 1.3" in text
+    assert f"{plan.power(3000):.3f}" in text

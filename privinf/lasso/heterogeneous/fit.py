@@ -16,7 +16,6 @@ Sizes of residuals only set clips.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -323,7 +322,5 @@ def count_complete(
     if rho <= 0.0:
         return {}
     complete = {name: sums.count_complete(rho) for name, sums in sites.items()}
-    total = sum(count.rows for count in complete.values())
-    sd = math.hypot(*(count.sd for count in complete.values()))
-    pooled.counted(CompleteRows(rows=total, sd=sd, of=pooled.n))
+    pooled.counted(CompleteRows.sum_of(complete.values()))
     return complete

@@ -145,12 +145,7 @@ class SiteParts:
         if "missing" in first._settings:
             settings["missing"] = first._settings["missing"]
         if complete := [count for count in counts if count is not None]:
-            total = CompleteRows(
-                rows=sum(count.rows for count in complete),
-                sd=math.hypot(*(count.sd for count in complete)),
-                of=sum(count.of for count in complete),
-            )
-            settings["complete"] = total.settings()["complete"]
+            settings["complete"] = CompleteRows.sum_of(complete).settings()["complete"]
         estimate = self.estimate()
         context = Context(
             report=first.privacy,
