@@ -375,8 +375,14 @@ def refine_initial_estimate(queries: LeastSquaresQueries, initial: InitialEstima
     return replace(initial, theta=initial.theta + moved)
 
 
-def chosen_clip(queries: LeastSquaresQueries, initial: InitialEstimate, hessian: float) -> tuple[Clip, float]:
-    """Return the clip of the scores, and the share of mu^2 that both layers get."""
+def chosen_clip(
+    queries: LeastSquaresQueries, initial: InitialEstimate, hessian: float, more: float
+) -> tuple[Clip, float]:
+    """Return the clip of the scores, and the share of mu^2 that both layers get.
+
+    `more` is what the Hessian costs above its usual share. The clip is the one without it: a clip for the
+    noisier scores would be lower, and hide more of the errors of a group of few records.
+    """
     options = queries.options
     p = queries.p
     counting = queries.of_scores(initial, coarse=False)
@@ -389,7 +395,7 @@ def chosen_clip(queries: LeastSquaresQueries, initial: InitialEstimate, hessian:
     rest = 1.0 - queries.spent - hessian - MEAT
     if tail is None:
         return Clip(low=LOWER_THRESHOLD_RATIO * high, high=high, ratio=0.0, weight=1.0, between=0.0), rest
-    return two_threshold_clip(tail, p, queries.mu * math.sqrt(rest)), rest
+    return two_threshold_clip(tail, p, queries.mu * math.sqrt(rest + more)), rest
 
 
 def expected_strengths(initial: InitialEstimate, sd: float) -> Floats:
@@ -426,8 +432,9 @@ def fit_one_step(
     n, p = queries.n, queries.p
     price = HESSIAN_AGAIN if rewhitened else HESSIAN
     norm = gram_clip(queries, initial, price)
-    price *= hessian_factor(queries, initial, norm, price)
-    clip, share = chosen_clip(queries, initial, price)
+    more = price * (hessian_factor(queries, initial, norm, price) - 1.0)
+    price += more
+    clip, share = chosen_clip(queries, initial, price, more)
     layer_args = queries.args(initial, {"low": clip.low, "high": clip.high, "weight": clip.weight})
     low, high = clip.shares()
     last: tuple[PricedQuery, float] = (Statistics.WHITENED_MEAT, MEAT, Labels.MEAT, layer_args), 0.0

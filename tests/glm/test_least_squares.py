@@ -13,6 +13,7 @@ import statsmodels.api as sm
 
 import privinf as pi
 from privinf.errors import ArgumentError, HeavyTailWarning, NotAvailableError, SensitivityError
+from privinf.glm import least_squares
 from privinf.glm.advice import MIN_HESSIAN_SDS, far_records, few_records
 from privinf.glm.clipping import LABEL
 from privinf.glm.least_squares import (
@@ -202,6 +203,22 @@ def test_the_last_hessian_costs_more_only_where_a_coefficient_would_be_weak():
     assert min(shares) >= HESSIAN_AGAIN * (1.0 - 1e-9)
     assert max(shares) == pytest.approx(LARGEST_FACTOR * HESSIAN_AGAIN, rel=0.03)
     assert len({round(share, 6) for share in shares}) > 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_dearer_hessian_does_not_lower_the_clip(seed, monkeypatch):
+    """With a lower clip the coefficient of a small group with skewed errors loses coverage."""
+    y, X = draw(1000, seed)
+    fits = []
+    for factor in (LARGEST_FACTOR, 1.0):
+        monkeypatch.setattr(least_squares, "LARGEST_FACTOR", factor)
+        fits.append(model_of(y, X).fit(epsilon=1.0, delta=1e-6, rng=seed))
+    assert hessian_share(fits[0]) > 1.2 * hessian_share(fits[1])
+    layers = [
+        [line.sensitivity for line in fit.privacy.entries if line.label.startswith("scores")] for fit in fits
+    ]
+    assert layers[0] == layers[1]
+    assert len(layers[0]) == 2
 
 
 def test_expected_strengths_are_those_of_score_intervals():
