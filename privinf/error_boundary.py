@@ -159,6 +159,14 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level + 1)
 
 
+def outer_module() -> str:
+    """Return the name of the module outside of the package that called into it."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", ""))
+
+
 def _settled(error: BaseException, function: FunctionType, keywords: Iterable[str]) -> BaseException:
     """Return the exception that a boundary raises in place of `error`; `keywords` are those of the call."""
     trace = None if error.__traceback__ is None else error.__traceback__.tb_next

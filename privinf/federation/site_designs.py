@@ -198,7 +198,8 @@ class SiteDesigns:
 
 ONE_ROW = (
     "max_rows > 1 is not available for sites, nor for OLS, Logit, Poisson and GLM, which "
-    "assume one row per person; use MomentOLS or ModulatedOLS with all rows in one place"
+    "assume one row per person; use MomentOLS or ModulatedOLS with all rows in one place. For an outcome "
+    "that is yes or no, a count or a time, make a table with one row per person, such as the first admission"
 )
 
 

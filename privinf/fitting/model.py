@@ -185,6 +185,7 @@ class Model(HidesRows, Generic[OptionsT]):
     _rows: Any
     _release: Release | None
     _pair_rows: ClassVar[Any] = staticmethod(rows_of_site)
+    _needs_independent_columns: ClassVar[bool] = True  # no column of a formula may be a sum of others
 
     def _from_pair(self, y: ColumnLike, X: ColumnsLike, options: OptionsT) -> None:
         """Make the model from arrays."""
@@ -203,7 +204,10 @@ class Model(HidesRows, Generic[OptionsT]):
         refuse_several_tables(data)
         options = options.with_trust(alone=not is_federation(data))
         formula, options = options.read(formula, schema)
-        return cls._of(rows_of_formula(formula, data, schema, missing=options.missing), options)
+        model_rows = rows_of_formula(formula, data, schema, missing=options.missing)
+        if cls._needs_independent_columns:
+            model_rows.design.refuse_dependent()
+        return cls._of(model_rows, options)
 
     @classmethod
     def _from_release(cls, release: Release, ledger: Ledger | None) -> Self:
@@ -283,6 +287,7 @@ class ReleaseModel(Model[ReleaseOptionsT]):
         options = options.with_trust(alone=True)
         formula, options = options.read(formula, schema)
         mechanism = cls._mechanism({"schema": schema, "formula": formula}, options)
+        mechanism.design.refuse_dependent()
         model = cls.__new__(cls)
         model._set_mechanism(
             mechanism, rows_of_table(mechanism.design, data, missing=options.missing), options

@@ -283,8 +283,8 @@ def check_binary(design: Design) -> None:
     if (design.y_low, design.y_high) != (0.0, 1.0):
         raise SchemaError(
             f"a binomial response must be 0 or 1, but {design.response!r} is declared with other values. "
-            "Declare the bounds (0, 1) or a factor with two levels, or transform two other values "
-            "in the formula, as in I(y - 1) for 1 and 2"
+            "Declare the levels [0, 1], or two levels that are texts; of two other numbers, write the second "
+            "one in the formula, as in I(y == 2) for the levels [1, 2]"
         )
 
 

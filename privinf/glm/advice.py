@@ -46,8 +46,11 @@ LONG_STEPS = (
 NOTABLE_STEP_BIAS = 1.0  # standard errors from which on a note names the coefficient
 MISFIT_FAR_OUT = (
     "outlying rows have less weight: if the mean is not logistic there, intervals of {} may miss the "
-    "unweighted regression by {:.1f} standard errors; use more rows, budget or tighter bounds"
+    "unweighted regression by {:.1f} standard errors; use more rows, more budget or {}"
 )
+TIGHTER = "tighter bounds"
+# The same with bounds of columns, by the released moments.
+WITHIN = "bounds within {:.0f} standard deviations of the mean ({})"
 DISPERSED = 20.0  # variance of the counts over their mean from which on a note says so
 FEW_DECIDE = (
     "the counts vary {:.0f} times as much as a {} model allows, so a few records may "
@@ -183,6 +186,10 @@ LAST_STEP = (
     "standard errors (root mean square), which is too far for intervals."
 )
 SEPARATES = "columns separate the outcomes; leave {0} out, or merge levels"
+CLIPPED_OUTCOMES = (
+    "values of the response {!r} other than 0 and 1 were clipped; the note on clipped values says how to "
+    "declare them"
+)
 SMALL_BUDGET = (
     "the budget is small for {1} coefficients and {2} records; spend more, or use fewer "
     "columns or tighter bounds"
@@ -337,11 +344,32 @@ def misfits(rows: GlmRows, step: OneStepRelease, weak: bool) -> tuple[tuple[str,
         if rows.design.constant is not None:
             moved[rows.design.constant] = True
         names = tuple(name for name, is_moved in zip(rows.design.names, moved, strict=True) if is_moved)
-        warnings.append((MISFIT_FAR_OUT.format(listed(names), float(shifts.max())), names))
+        remedy = _nearer_bounds(rows, step.walk.second, shifts > FAR_OUT)
+        warnings.append((MISFIT_FAR_OUT.format(listed(names), float(shifts.max()), remedy), names))
     if step.dispersion > DISPERSED:
         name = "Poisson" if rows.family == "poisson" else "negative binomial"
         warnings.append((FEW_DECIDE.format(step.dispersion, name), ()))
     return tuple(warnings)
+
+
+def _nearer_bounds(rows: GlmRows, second: Floats, chosen: Flags) -> str:
+    """Return the remedy for far bounds: by the released moments, bounds at `FAR_COLUMN` standard deviations.
+
+    Only numbers that are columns of the formula as they are have such bounds, and not more than `MOST_NAMES`.
+    """
+    design = rows.design
+    mean, variance = column_moments(second, design.constant)
+    texts = []
+    for j in np.flatnonzero(chosen & (variance > 0.0)):
+        column = design.columns[j]
+        if j == design.constant or column.indicator or not column.plain:
+            continue
+        ends = mean[j] + FAR_COLUMN * math.sqrt(variance[j]) * np.array([-1.0, 1.0])
+        low, high = (
+            rows.center[j] + rows.scale[j] * np.clip(ends, *(end[j] for end in rows.limits))
+        ).tolist()
+        texts.append(f"{column.name}: about {low:.3g} to {high:.3g}")
+    return WITHIN.format(FAR_COLUMN, ", ".join(texts[:MOST_NAMES])) if texts else TIGHTER
 
 
 def far_values(rows: GlmRows, step: OneStepRelease, named: Collection[str]) -> tuple[Note, ...]:
@@ -397,8 +425,15 @@ def column_reach(second: Floats, constant: int | None) -> Floats:
     return np.asarray(reach)
 
 
-def nonconvergence_reason(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> str:
-    """Return why a logistic or Poisson fit has no intervals, and a remedy."""
+def nonconvergence_reason(
+    rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws, clipped: Collection[str] = ()
+) -> str:
+    """Return why a logistic or Poisson fit has no intervals, and a remedy.
+
+    `clipped` are the columns of which noisy counts found values outside their bounds.
+    """
+    if rows.family == "binomial" and rows.design.response in clipped:
+        return DIVERGED.format(CLIPPED_OUTCOMES.format(rows.design.response))
     text = SMALL_BUDGET
     if rows.family == "binomial" and rows.design.constant is not None:
         rate = _rate(rows, step)

@@ -543,7 +543,11 @@ def curved_results(
     if outcome.alpha is not None:
         alpha = outcome.alpha.at_error(_predictor_error(outcome, total))
         description = _with_alpha(description, alpha, extra_settings)
-    reason = "" if posterior.converged or posterior.weak else nonconvergence_reason(rows, outcome, posterior)
+    reason = (
+        ""
+        if posterior.converged or posterior.weak
+        else nonconvergence_reason(rows, outcome, posterior, clipped=description.clipped)
+    )
     reason = reason or singular(total)
     notes = curved_notes(rows, outcome, posterior, has_intervals=not reason)
     context = description.context(rows, *notes)

@@ -183,6 +183,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
     """
 
     _rows: LassoRows
+    _needs_independent_columns = False  # a sparse fit selects among columns
 
     @refuses({"machines": SITES_NOW})
     def __init__(

@@ -50,7 +50,8 @@ from privinf.wire import Labels, Mechanisms, readable
 
 SEVERAL_ROWS = (
     "the schema allows up to {1} rows for each value of its unit {0!r}, and such rows are not independent: "
-    "pass data with one row for each value, or fit pi.MomentOLS"
+    "pass data with one row for each value, such as the first admission of each person or the number of "
+    "admissions, or fit pi.MomentOLS"
 )
 GAUSSIAN_ONLY = (
     "missing='drop' always adds Gaussian noise: pass delta=, such as 1e-6, with epsilon=, and leave "
@@ -170,6 +171,11 @@ class SampleSums(Released):
     def privacy(self) -> PrivacyReport:
         """The report on this release; `cumulative` is the ledger's."""
         return self.recorded
+
+    @property
+    def zero_to_one(self) -> bool:
+        """Whether the bounds of the first value are 0 and 1."""
+        return bool(len(self.middle)) and float(self.middle[0]) == float(self.half[0]) == 0.5
 
     @property
     def complete(self) -> CompleteRows | None:

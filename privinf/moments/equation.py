@@ -19,6 +19,7 @@ from privinf.inference.linear_scores import LEAST_MOMENT_STRENGTH, LargeSample, 
 from privinf.inference.solution import TOTALS_EQUATION, semidefinite, totals_noise_terms
 from privinf.mechanisms.moments import complete_rows_of, moment_columns
 from privinf.mechanisms.statistics.moments import MomentLayout
+from privinf.mechanisms.sums import BLOCK_ROWS
 from privinf.release_kinds import MomentsNoiseModel
 from privinf.releases import Release
 from privinf.results import Results
@@ -494,6 +495,12 @@ ROW_SUMS = (
     "cov_type='cluster' is not available with several sites, because rows of one cluster "
     "may be at different sites: use MomentOLS with one table, or ModulatedOLS"
 )
+
+
+def default_covariance(schema: Schema | None, trust: Trust) -> CovWord | None:
+    """Return the covariance of a fit that names none: by units of several rows in one table, else None."""
+    several = schema is not None and 1 < schema.max_rows <= BLOCK_ROWS
+    return "cluster" if trust == "central" and several else None
 
 
 def release_covariance_kind(cov_type: CovWord | None, schema: Schema | None, trust: Trust) -> CovWord | None:

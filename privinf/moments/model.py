@@ -459,12 +459,13 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
             simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
-            Covariance of the coefficients. With "nonrobust" (default) intervals and score tests assume that
-            all errors have the same variance. With "HC0", no equal variances are assumed, and the share
-            `robust_share` of mu^2 is spent on a second release, of residual moments. With "HC1" the sampling
-            part of "HC0" is multiplied by n/(n - p). With "cluster", rows are clustered by the unit of the
-            schema, at the same cost as "HC0"; this choice is only for one table, and not for several sites.
-            With ``trust="local"`` the covariance is always the sandwich, at no further cost.
+            Covariance of the coefficients. With "nonrobust" intervals and score tests assume that all errors
+            have the same variance. With "HC0", no equal variances are assumed, and the share `robust_share`
+            of mu^2 is spent on a second release, of residual moments. With "HC1" the sampling part of "HC0"
+            is multiplied by n/(n - p). With "cluster", rows are clustered by the unit of the schema, at the
+            same cost as "HC0"; this choice is only for one table, and not for several sites. The default is
+            "cluster" for one table in which a unit can have several rows, and else "nonrobust". With
+            ``trust="local"`` the covariance is always the sandwich, at no further cost.
         robust_share : float, optional
             Share of the budget (in mu^2) for the residual moments of ``cov_type="HC0"`` or "cluster"; default
             0.25. With ``trust="local"``, no residual moments are released.
@@ -524,9 +525,9 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             raise ArgumentError(f"{option}= {SITES_NOISE}")
         rounds = {"cov_type": options.cov_type, "robust_share": options.robust_share}
         if (mechanism := self.mechanism) is not None:
-            rounds["cov_type"] = equation.release_covariance_kind(
-                cov_type, mechanism.design.schema, mechanism.trust
-            )
+            schema = mechanism.design.schema
+            cov_type = equation.default_covariance(schema, mechanism.trust) if cov_type is None else cov_type
+            rounds["cov_type"] = equation.release_covariance_kind(cov_type, schema, mechanism.trust)
         call_options |= {name: value for name, value in rounds.items() if value is not None}
         account = self.ledger if ledger is None else check_ledger(ledger)
         round_options = {"max_colluding": options.max_colluding, "checkpoint": options.checkpoint}
@@ -576,12 +577,13 @@ class MomentOLS(ReleaseModel[MomentModelOptions]):
             Source of randomness. With None (default) the noise is secure. With a seed or a Generator it is
             simulation noise, which is not private, and the results are marked as NOT PRIVATE.
         cov_type : {"nonrobust", "HC0", "HC1", "cluster"}, optional
-            Covariance of the coefficients. With "nonrobust" (default) intervals and score tests assume that
-            all errors have the same variance. With "HC0", no equal variances are assumed, and the share
-            `robust_share` of mu^2 is spent on a second release, of residual moments. With "HC1" the sampling
-            part of "HC0" is multiplied by n/(n - p). With "cluster", rows are clustered by the unit of the
-            schema, at the same cost as "HC0"; this choice is only for one table, and not for several sites.
-            With ``trust="local"`` the covariance is always the sandwich, at no further cost.
+            Covariance of the coefficients. With "nonrobust" intervals and score tests assume that all errors
+            have the same variance. With "HC0", no equal variances are assumed, and the share `robust_share`
+            of mu^2 is spent on a second release, of residual moments. With "HC1" the sampling part of "HC0"
+            is multiplied by n/(n - p). With "cluster", rows are clustered by the unit of the schema, at the
+            same cost as "HC0"; this choice is only for one table, and not for several sites. The default is
+            "cluster" for one table in which a unit can have several rows, and else "nonrobust". With
+            ``trust="local"`` the covariance is always the sandwich, at no further cost.
         robust_share : float, optional
             Share of the budget (in mu^2) for the residual moments of ``cov_type="HC0"`` or "cluster"; default
             0.25. With ``trust="local"``, no residual moments are released.

@@ -33,7 +33,7 @@ from privinf.results.notes import (
     with_imputation,
 )
 from privinf.schema import Design
-from privinf.schema.declared import Level
+from privinf.schema.declared import Level, Numeric
 from privinf.typing import Floats
 
 ROWS_ALONE = (
@@ -177,7 +177,17 @@ class Context:
 
     def target_changes(self, estimate: Estimate) -> tuple[str, ...]:
         """Return the effects of bounds on the target of the coefficients, as texts of warnings."""
-        return (*clipped_texts(self.settings), *self.shifts(estimate))
+        outcome = self.response if self.settings.get("family") == "binomial" else ""
+        codes = self._zero_to_one | {outcome} if outcome else self._zero_to_one
+        return (*clipped_texts(self.settings, codes, outcome), *self.shifts(estimate))
+
+    @property
+    def _zero_to_one(self) -> frozenset[str]:
+        """Columns with the bounds (0, 1), probably yes and no."""
+        schema = None if self.design is None else self.design.schema
+        columns = {} if schema is None else schema.columns
+        numbers = ((name, kind) for name, kind in columns.items() if isinstance(kind, Numeric))
+        return frozenset(name for name, kind in numbers if kind.is_zero_to_one)
 
     def shifts(self, estimate: Estimate) -> tuple[str, ...]:
         """Return a warning about coefficients that released bounds may change notably, or none."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
-from privinf.error_boundary import error_boundaries, warn
-from privinf.errors import NotAvailableError
+from privinf.error_boundary import error_boundaries, outer_module, warn
+from privinf.errors import MisfitWarning, NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.results.cautions import Cautious
 from privinf.results.context import Context
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from privinf.inference.score_test import Identification
     from privinf.releases import Release
     from privinf.results.variance import VarianceFormula
+
+ANOVA = "statsmodels.stats.anova"  # module of anova_lm
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +311,9 @@ class FittedResult(Cautious):
     @property
     def ssr(self) -> float:
         """Sum of squared residuals without privacy noise, from `scale`."""
+        # anova_lm of several fits reads ssr, df_resid and scale alone: its F test would ignore the noise.
+        if outer_module() == ANOVA:
+            raise NotAvailableError(f"anova_lm() is not available: {NO_ANOVA}")
         return self._fit_statistics.ssr
 
     @property
@@ -352,7 +357,17 @@ class FittedResult(Cautious):
 
     def _warn_if_weak(self, subject: str, jointly: bool = True) -> None:
         for category, text in self._inference.warnings_about(subject, jointly):
+            # A misfit is a fact of the fit, so one warning is enough; every table repeats it in its notes.
+            reason = text.partition(":")[0]
+            if category is MisfitWarning and reason in self._misfits_stated:
+                continue
+            self._misfits_stated.add(reason)
             warn(f"{subject}: {text}", category)
+
+    @cached_property
+    def _misfits_stated(self) -> set[str]:
+        """Beginnings of the texts of which a member has warned."""
+        return set()
 
     def _summary_columns(self) -> tuple[SummaryColumn, ...]:
         """Return the columns that the table of a summary has more than others."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,16 @@ OUTSIDE = (
     "{} lie outside their public bounds and were clipped to them, so coefficients describe the clipped "
     "values: declare wider bounds"
 )
+# The same of numbers with the bounds (0, 1), which are probably other codes of yes and no.
+OUTSIDE_CODES = (
+    "{} are outside the bounds 0 and 1 and were clipped to them, as happens to a yes/no column with the "
+    "codes 1 and 2: declare the two values of such a column as levels, as in [1, 2]"
+)
+# The same of the response of a logistic fit, whose bounds are always 0 and 1.
+OUTSIDE_OUTCOME = (
+    "{} are outside the bounds 0 and 1 and were clipped to them. For the codes 1 and 2, declare the levels "
+    "[1, 2], and write I({} == 2) as the response in the formula"
+)
 OUTSIDE_STATUS = (
     "about {:.0%} of the values of the status {!r} are neither 0 nor 1, and values above 1 counted as "
     "events: declare the two values of the status as levels, the event second"
@@ -71,10 +81,15 @@ AT_AN_END = (
     "nearly all values of {} lie at one end of their public bounds, or are clipped to it: check these bounds "
     "and declare others"
 )
+# Of a column with the bounds (0, 1).
+ALL_ALIKE = (
+    "nearly all values of {} are at the same end of the bounds 0 and 1, or are clipped to it: if the column "
+    "has other codes of yes and no, such as 1 and 2, declare its two values as levels, as in [1, 2]"
+)
 
 ALL_EVENTS = (
-    "Hardly any record is censored. If the status has other codes than 0 and 1, such as 1 and 2, values "
-    "above 1 counted as events: declare the two values of the status as levels, the event second."
+    "hardly any record is censored. If the status has other codes than 0 and 1, such as 1 and 2, values "
+    "above 1 counted as events: declare the two values of the status as levels, the event second"
 )
 MOST_EVENTS = 0.99  # share of events above which a note asks for the codes of the status
 
@@ -202,7 +217,12 @@ def counted_records(result: Any) -> str:
 
 def all_events_notes(events: float, n: int) -> tuple[Note, ...]:
     """Return the note on times of which hardly any is censored, as with codes that are clipped to 1."""
-    return (Note(ALL_EVENTS, "table"),) if events > MOST_EVENTS * n else ()
+    return (Note(sentence(ALL_EVENTS), "table"),) if hardly_censored(events, n) else ()
+
+
+def hardly_censored(events: float, n: int) -> bool:
+    """Return whether nearly all records have an event, as if the codes of the status were clipped to 1."""
+    return events > MOST_EVENTS * n
 
 
 def complete_sample_notes(complete: CompleteRows | None) -> tuple[Note, ...]:
@@ -227,19 +247,39 @@ def target_notes(report: PrivacyReport) -> tuple[Note, ...]:
     return () if math.isinf(report.epsilon()) else (Note(CLIPPED, "header"),)
 
 
-def clipped_texts(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return evidence of releases on values outside their bounds: shares by name, and means at an end."""
+def clipped_texts(
+    settings: Mapping[str, Any], codes: Collection[str] = (), outcome: str = ""
+) -> tuple[str, ...]:
+    """Return evidence of releases on values outside their bounds: shares by name, and means at an end.
+
+    `codes` are the columns with the bounds (0, 1), whose values outside are probably other codes of yes and
+    no, and `outcome` is the response of a logistic fit.
+    """
     shares = dict(settings.get("clipped", {}))
     ends = settings.get("at_an_end", ())
     status = settings.get("hazards", {}).get("status")
     status_share = shares.pop(status, None)
-    parts = [f"{float(share):.0%} of the values of {name!r}" for name, share in shares.items()]
-    named = f"about {', '.join(parts[:-1])}{' and ' * (len(parts) > 1)}{parts[-1]}" if parts else ""
-    names_at_end = ", ".join(repr(name) for name in ends if name not in shares)
-    texts = [OUTSIDE.format(named)] if named else []
+    at_end = [name for name in ends if name not in shares]
+    alike = [name for name in at_end if name in codes]
+    names_at_end = ", ".join(repr(name) for name in at_end if name not in codes)
+    numbers = {name: share for name, share in shares.items() if name not in codes}
+    coded = {name: share for name, share in shares.items() if name in codes}
+    outcome_share = coded.pop(outcome, None)
+    texts = []
+    if outcome_share is not None:
+        texts.append(OUTSIDE_OUTCOME.format(_of_values({outcome: outcome_share}), outcome))
+    texts += [OUTSIDE.format(_of_values(numbers))] if numbers else []
+    texts += [OUTSIDE_CODES.format(_of_values(coded))] if coded else []
+    texts += [ALL_ALIKE.format(", ".join(map(repr, alike)))] if alike else []
     if status_share is not None:
         texts.append(OUTSIDE_STATUS.format(float(status_share), status))
     return (*texts, *([AT_AN_END.format(names_at_end)] if names_at_end else []))
+
+
+def _of_values(shares: Mapping[str, float]) -> str:
+    """Return shares outside of bounds, one column or more, as the subject of a sentence."""
+    parts = [f"{float(share):.0%} of the values of {name!r}" for name, share in shares.items()]
+    return f"about {', '.join(parts[:-1])}{' and ' * (len(parts) > 1)}{parts[-1]}"
 
 
 def with_imputation(notes: Iterable[str | Note]) -> tuple[Note, ...]:

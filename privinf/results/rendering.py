@@ -396,8 +396,9 @@ OTHER_COVARIANCE = (
 )
 NO_ROWS_HERE = "a result holds no rows to remove; save(records=False) leaves out the release"
 NO_ANOVA = (
-    "a result holds no rows, from which anova_lm() computes sums of squares. result.wald_test_terms() tests "
-    "each term of the formula, and result.compare_f_test(smaller) compares nested fits of one release"
+    "a result holds no rows, and anova_lm() would ignore the noise in its sums of squares. "
+    "result.wald_test_terms() tests each term of the formula, and result.compare_f_test(smaller) compares "
+    "nested fits of one release"
 )
 NO_OPTIMIZER = (
     "no likelihood was optimized; `identification` and the notes show whether the release was strong enough"

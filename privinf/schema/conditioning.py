@@ -31,6 +31,15 @@ ROUNDED_OFF = 1e-12  # what rounding leaves of a coefficient that is zero
 CELLS_AT_MOST = 2_000  # of the factors of one column
 MADE_UP_AT_MOST = 1_000_000  # of simulated rows, so that a map takes no more than a second
 FARTHEST_SIZE = 1e100  # sizes of columns are between 1 over this and this
+# Columns are linearly dependent where their smallest singular value is below this times the largest one: what
+# rounding leaves.
+DEPENDENT_BELOW = 1e-13
+COMPARED_AT_MOST = 200  # columns, so that the comparison takes no more than a moment
+MOST_NAMED = 6  # columns that the error lists
+DEPENDENT = (
+    "the columns {} of the formula are linearly dependent whatever the rows are, so their coefficients "
+    "cannot be estimated: leave one of them out"
+)
 REPEATED = 1e13  # condition number of a basis from which on its columns repeat one another
 
 
@@ -165,6 +174,82 @@ def basis_of(schema: Schema, internal: Sequence[Column], raw: Sequence[Column]) 
         M[np.ix_(among, group)] = solution * size / unit[:, None]
         unreached += [j for j, far in zip(group, away, strict=True) if not far <= EXACT]
     return tuple(unreached) if unreached else M
+
+
+def refuse_dependent(schema: Schema | None, columns: Sequence[Column]) -> None:
+    """Raise SchemaError if some columns of a formula are linearly dependent whatever the rows are.
+
+    Notes
+    -----
+    The columns are evaluated on simulated rows within the bounds, with every cell of their factors. Only
+    smooth columns are compared: if they are dependent on an interval, they are dependent everywhere, while
+    steps and splines may merely be zero in all simulated rows. Nothing is refused where the simulated rows
+    would be too many, or more columns than `COMPARED_AT_MOST` were compared.
+
+    **Privacy.** Reads the schema and the columns alone.
+    """
+    smooth = [column for column in columns if all(map(is_smooth, column.pieces))]
+    if schema is None or not _dependent(schema, smooth):
+        return
+    named = [column.name for column in _dependent(schema, smooth)]
+    names = ", ".join(map(repr, named[:MOST_NAMED])) + (", ..." if len(named) > MOST_NAMED else "")
+    raise SchemaError(DEPENDENT.format(names))
+
+
+def is_smooth(piece: Piece) -> bool:
+    """Return whether a piece is a level of a factor, or a smooth function of numbers: no step, no spline."""
+    if isinstance(piece, Plain | Indicator | Contrast | Polynomial):
+        return True
+    return isinstance(piece, Expression) and _is_analytic(expressions.parse(piece.source))
+
+
+def _is_analytic(node: ast.expr) -> bool:
+    """Return whether an expression has arithmetic, powers and smooth functions only."""
+    if expressions.column_of(node) is not None or expressions.number_of(node) is not None:
+        return True
+    match node:
+        case ast.UnaryOp(op=ast.UAdd() | ast.USub(), operand=operand):
+            return _is_analytic(operand)
+        case ast.BinOp(op=ast.Pow(), left=left):
+            return _is_analytic(left)
+        case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), left=left, right=right):
+            return _is_analytic(left) and _is_analytic(right)
+        case ast.Call(args=[argument]):
+            return expressions.called_name(node) not in (*expressions.CALLS, "abs") and _is_analytic(argument)
+    return False
+
+
+def _dependent(schema: Schema, columns: Sequence[Column]) -> list[Column]:
+    """Return columns of which one is a sum of the others; those of numbers alone if cells are too many."""
+    compared = list(columns)
+    rows = None
+    if len(columns) <= COMPARED_AT_MOST:
+        rows = public_rows(
+            schema, sorted({name for column in columns for name in column.inputs}), len(columns)
+        )
+    if rows is None:
+        compared = [
+            column
+            for column in columns
+            if not any(isinstance(schema[name], Factor) for name in column.inputs)
+        ]
+        if not 1 < len(compared) <= COMPARED_AT_MOST:
+            return []
+        inputs = sorted({name for column in compared for name in column.inputs})
+        rows = public_rows(schema, inputs, len(compared))
+    if rows is None or len(compared) < 2:
+        return []
+    X = np.column_stack([column.values(rows, clip=True) for column in compared])
+    size = np.abs(X).max(axis=0)
+    if not ((size > 1.0 / FARTHEST_SIZE) & (size < FARTHEST_SIZE)).all():
+        return []
+    _, lengths, directions = np.linalg.svd(np.linalg.qr(X / size, mode="r"))
+    if lengths[-1] > DEPENDENT_BELOW * lengths[0]:
+        return []
+    weights = np.abs(directions[-1])
+    return [
+        column for column, weight in zip(compared, weights, strict=True) if weight > EXACT * weights.max()
+    ]
 
 
 def public_rows(schema: Schema, inputs: Sequence[str], columns: int) -> Reader | None:

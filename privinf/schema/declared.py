@@ -83,6 +83,11 @@ class Numeric:
         return Interval(self.low, self.high)
 
     @property
+    def is_zero_to_one(self) -> bool:
+        """Whether the bounds are 0 and 1, as of a yes/no column whose codes are numbers."""
+        return (self.low, self.high) == (0.0, 1.0)
+
+    @property
     def categorical(self) -> bool:
         """Always False: a formula uses a numeric column as a number."""
         return False

@@ -137,6 +137,13 @@ class Design:
         blocks = self.blocks + conditioning.new_blocks(self.columns, internal, self.private)
         return replace(self, columns=internal, raw=self.columns, low=low, high=high, blocks=blocks)
 
+    def refuse_dependent(self) -> None:
+        """Raise SchemaError if columns of the formula are linearly dependent whatever the rows are.
+
+        The formula and the schema decide, so a model refuses such a formula before it reads or charges.
+        """
+        conditioning.refuse_dependent(self.schema, self.conditioned().columns)
+
     @property
     def user(self) -> Design:
         """The same design with the columns of the user's formula instead of internal columns."""

@@ -48,6 +48,11 @@ OUTSIDE_LEVELS = (
     "bounds (low, high) if the column is a number. The owner of the data can list the "
     "undeclared values with schema.undeclared_levels(table)"
 )
+# The same where the levels are 0 and 1, as functions that count records read the bounds (0, 1).
+OUTSIDE_ZERO_ONE = (
+    "column {!r} has values outside its declared levels 0 and 1 (bounds (0, 1) mean these two levels here): "
+    "declare the two values of the column as levels, as in [1, 2]; the second level counts as 1"
+)
 BLANKS_IN_LEVELS = (
     "column {!r} has values that differ from its declared level {!r} only by blanks: remove the "
     "blanks from the data (.str.strip() in pandas, no blanks around separators in CSV), or "
@@ -270,9 +275,15 @@ class Reader:
         if (codes < 0).any():
             level = _blanks_alone(column[codes < 0], declared)
             raise SchemaError(
-                OUTSIDE_LEVELS.format(name) if level is None else BLANKS_IN_LEVELS.format(name, level)
+                outside_levels(name, declared) if level is None else BLANKS_IN_LEVELS.format(name, level)
             )
         return codes
+
+
+def outside_levels(name: str, declared: Factor) -> str:
+    """Return the error about values of a factor that are not among its levels."""
+    form = OUTSIDE_ZERO_ONE if list(declared.levels) == [0, 1] else OUTSIDE_LEVELS
+    return form.format(name)
 
 
 def as_frame(table: Table) -> pd.DataFrame:

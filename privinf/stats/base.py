@@ -28,6 +28,7 @@ from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.samples import SampleQuery, SampleSums, release_sample, sample_rows
 from privinf.results.export import PortableTest, caution_kind, caution_kinds
 from privinf.results.notes import (
+    ALL_ALIKE,
     DROPPED_VALUE,
     IMPUTED_SAMPLE,
     IMPUTED_VALUE,
@@ -397,13 +398,15 @@ def public_pair(bounds: Pair | None) -> tuple[float, float] | None:
     return low, high
 
 
-def at_bound(names: Sequence[str], means: Floats, sds: Floats) -> Cautions:
+def at_bound(names: Sequence[str], means: Floats, sds: Floats, *, zero_to_one: bool = False) -> Cautions:
     """Return cautions about means so near a bound that most values must lie at it; units of half the range.
 
     With d the mean distance from an end, at most half of the values are farther from it than 2 d (Markov).
+    `zero_to_one`: the bounds are 0 and 1, so that values beyond them are probably other codes of yes and no.
     """
+    form = ALL_ALIKE if zero_to_one else MOSTLY_AT_BOUND
     near = [1.0 - min(abs(mean), 1.0) + 2.0 * sd <= AT_BOUND for mean, sd in zip(means, sds, strict=True)]
-    texts = (MOSTLY_AT_BOUND.format(name) for name, is_near in zip(names, near, strict=True) if is_near)
+    texts = (form.format(name) for name, is_near in zip(names, near, strict=True) if is_near)
     return tuple((ChangedTargetWarning, text) for text in texts)
 
 

@@ -524,7 +524,7 @@ def clip_cautions(release: SampleSums, clip: CoreClip | None) -> base.Cautions:
     sds = np.where(6.0 * model.a < model.N, math.sqrt(2.0) * model.a / counts, 1.0)
     groups = release.levels[0] if len(release.levels) == 1 else base.cell_names(release)
     names = [f"{value!r} in group {group!r}" for group in groups]
-    return base.at_bound(names, model.S / counts, sds)
+    return base.at_bound(names, model.S / counts, sds, zero_to_one=release.zero_to_one)
 
 
 def score_interval(count: Floats, n: int, sd: float | Floats, level: float) -> tuple[Floats, Floats]:

@@ -592,7 +592,7 @@ def _mean(
     entry, n = (0, release.nobs) if complete is None else (1, complete.rows)
     means, sds = release.sums[:, entry] / n, release.scale[entry : entry + 1] / n
     share = isinstance(request.schema[name], Factor)
-    near = () if share else base.at_bound([repr(name)], means, sds)
+    near = () if share else base.at_bound([repr(name)], means, sds, zero_to_one=release.zero_to_one)
     return replace(described(release, level=level, target=target), cautions=base.warn_of(near))
 
 

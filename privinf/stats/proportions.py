@@ -29,13 +29,14 @@ from scipy import stats as distributions
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundary, refuses
-from privinf.errors import ArgumentError, NotAvailableError, SchemaError
+from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError, SchemaError
 from privinf.inference.counts import ShareModel
 from privinf.mechanisms.samples import SampleQuery, SampleSums
-from privinf.results.notes import Note
-from privinf.schema import Factor, Schema
+from privinf.results.notes import ALL_ALIKE, Note
+from privinf.schema import Factor, Numeric, Schema
 from privinf.stats.association import request_table, table_model
 from privinf.stats.base import (
+    Cautions,
     EstimateRow,
     NullTest,
     SampleOptions,
@@ -45,6 +46,7 @@ from privinf.stats.base import (
     check_share,
     formula_table,
     request_columns,
+    warn_of,
 )
 from privinf.stats.comparisons import formula_columns
 from privinf.stats.counts import EXACT, SCORE, level_counts
@@ -73,6 +75,11 @@ EXACT_DROPPING = (
     "complete records, which is private: pass method='score'"
 )
 
+
+# Share above which a column of numbers may have the codes 1 and 2, and what its interval must exclude: noise
+# alone may make the estimate 1 if records are few.
+NEARLY_ALL = 0.99
+LEAST_SURE = 0.9
 
 NOT_GROUPS = "groups= must be a column, not a number: pass the share under the null hypothesis as value="
 
@@ -253,6 +260,7 @@ def proportion_confint(
         rows=(row,),
         confidence_level=level,
         ranked_notes=_method_notes(model, method),
+        cautions=warn_of(_alike(declared, row)),
     )
 
 
@@ -401,7 +409,8 @@ def proportions_ztest(
     if levels is not None:
         raise ArgumentError("levels= is for groups: pass groups=, or leave it out")
     p0 = check_number(value, "value", low=0.0, high=1.0, open_low=True, open_high=True)
-    release = _share_release(*_share_request(a, None, options, method))
+    request, name = _share_request(a, None, options, method)
+    release = _share_release(request, name)
     row, model = _share_row(release, level, method)
     z = float(model.score(p0))
     tails = (
@@ -422,6 +431,7 @@ def proportions_ztest(
         ),
         effects={"Cohen's h": _arc(row.estimate) - _arc(p0)},
         ranked_notes=_method_notes(model, method),
+        cautions=warn_of(_alike(request.schema[name], row)),
     )
 
 
@@ -441,6 +451,16 @@ def _share_request(
 def _share_release(request: SampleRequest, name: str) -> SampleSums:
     check_share(request.schema, name)
     return request.release(SampleQuery(kind="share", values=(name,), label=Labels.SHARE.format(name=name)))
+
+
+def _alike(declared: Numeric | Factor, row: EstimateRow) -> Cautions:
+    """Return the caution about a share of nearly all in a column of numbers, by the released share.
+
+    Other codes than 0 and 1 are clipped: no release counts them, and a check of the rows would be a release.
+    """
+    if isinstance(declared, Factor) or row.estimate <= NEARLY_ALL or row.low <= LEAST_SURE:
+        return ()
+    return ((ChangedTargetWarning, ALL_ALIKE.format(repr(row.name))),)
 
 
 def _exact(model: ShareModel | CompleteShareModel, method: ShareMethod) -> bool:

@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 
 from privinf.accounting import Ledger
 from privinf.accounting.ledger import check_ledger
-from privinf.error_boundary import error_boundaries, error_boundary, refuses
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.error_boundary import error_boundaries, error_boundary, refuses, warn
+from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError
 from privinf.fitting.model import HidesRows
+from privinf.results.notes import ALL_EVENTS, hardly_censored
 from privinf.schema import Schema
 from privinf.survival.comparison import ONE_GROUP, LogRankResult, compared
 from privinf.survival.curves import CurveKind, SurvivalResult
-from privinf.survival.release import release_cells
+from privinf.survival.release import SurvivalRelease, release_cells
 from privinf.survival.rows import DEFAULT_INTERVALS, SurvivalOptions, SurvivalRows, survival_rows
 from privinf.typing import (
     ArrayLike,
@@ -216,7 +217,8 @@ class _CurveModel(HidesRows):
         colluding = check_count(max_colluding, "max_colluding", least=0)
         purpose = purpose_of(type(self).__name__, self._rows)
         release = release_cells(self._rows, spending.spending(), self.ledger, purpose, colluding)
-        return SurvivalResult(release=release, kind=self.kind, confidence_level=level)
+        cautions = warned_status(release, self._rows)
+        return SurvivalResult(release=release, kind=self.kind, confidence_level=level, cautions=cautions)
 
     def __repr__(self) -> str:
         rows = self._rows
@@ -225,6 +227,18 @@ class _CurveModel(HidesRows):
 
     def __reduce__(self) -> Any:
         raise TypeError("a model with raw rows cannot be pickled: pickle the results instead")
+
+
+def warned_status(release: SurvivalRelease, rows: SurvivalRows) -> tuple[tuple[type[Warning], str], ...]:
+    """Warn if nearly all records have an event and codes above 1 would count as events; return the warning.
+
+    A check of the codes would be a release of its own, so the released number of events decides.
+    """
+    nobs = release.nobs if release.complete is None else release.complete.rows
+    if not rows.clips_status or not hardly_censored(float(release.cells.D.sum()), nobs):
+        return ()
+    warn(ALL_EVENTS, ChangedTargetWarning)
+    return ((ChangedTargetWarning, ALL_EVENTS),)
 
 
 def purpose_of(name: str, rows: SurvivalRows) -> str:
@@ -466,4 +480,5 @@ def logrank(
     rows = survival_rows(time, status, options)
     account = check_ledger(ledger)
     release = release_cells(rows, spending.spending(), account, purpose_of("logrank", rows), colluding)
+    warned_status(release, rows)
     return compared(release, weights, exponent, level)

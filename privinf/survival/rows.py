@@ -15,7 +15,7 @@ from privinf.fitting.rows import ONE_SITE, ModelRows, rows_of_table, trust_of_su
 from privinf.mechanisms.arrays import status_numbers
 from privinf.mechanisms.samples import sample_rows
 from privinf.mechanisms.statistics.survival import MOST_INTERVALS
-from privinf.schema import Design, Factor, Schema
+from privinf.schema import Design, Factor, Numeric, Schema
 from privinf.schema.table import check_schema
 from privinf.typing import (
     ArrayLike,
@@ -40,7 +40,7 @@ IMPUTING = (
 )
 SEVERAL_ROWS = (
     "the schema allows up to {1} rows for each value of its unit {0!r}, and survival curves need one row for "
-    "each person: pass data with one row, the time to the first event"
+    "each person: pass data with one row for each person, such as the time to the first event"
 )
 
 
@@ -93,6 +93,8 @@ class SurvivalRows:
         Names of the groups; one, "all", without groups.
     names : tuple of str
         Columns of time and status, and of the groups.
+    clips_status : bool
+        Whether the status is a column with bounds, so that codes above 1 count as events. Arrays are checked.
     n : int
         Public number of records.
     missing : {"raise", "drop"}
@@ -110,6 +112,7 @@ class SurvivalRows:
     groups: tuple[int, ...]
     levels: tuple[str, ...]
     names: tuple[str, ...]
+    clips_status: bool
     n: int
     missing: Missing
 
@@ -163,6 +166,7 @@ def survival_rows(time: ColumnLike | str, status: ColumnLike | str, options: Sur
         groups=() if len(names) < 3 else _positions(design, names[2]),
         levels=levels,
         names=names,
+        clips_status=named and isinstance(schema[names[1]], Numeric),
         n=sum(counts.values()),
         missing=missing,
     )

@@ -10,7 +10,7 @@ import pytest
 
 import privinf as pi
 from privinf.accounting import calibrate_mu
-from privinf.errors import ChangedTargetWarning
+from privinf.errors import ChangedTargetWarning, SchemaError
 from privinf.federation import InProcessFederation, Site, SitePolicy
 from privinf.glm.clipping import LABEL, is_detectable, simultaneous_quantile
 from privinf.inference.ends import at_an_end
@@ -64,6 +64,39 @@ def test_a_fit_names_the_column_that_its_bounds_cut(model, formula, bounds, name
     with pytest.warns(ChangedTargetWarning):
         again = pi.load_results(tmp_path / "fit.npz")
     assert told(again) == [text]
+
+
+@pytest.mark.parametrize("model", [pi.Logit, pi.OLS])
+def test_codes_1_and_2_of_a_column_with_the_bounds_0_and_1_are_named_with_the_remedy(model):
+    """A check of the rows would be a release: the noisy count of clipped values shows the codes."""
+    coded = table().assign(b=lambda rows: rows["b"] + 1.0)
+    with pytest.warns(ChangedTargetWarning, match=r"of 'b' are outside the bounds 0 and 1.*\[1, 2\]"):
+        fit = fitted("b ~ age", model, rows=coded)
+    assert "declare wider bounds" not in " ".join(told(fit))
+    if model is pi.Logit:
+        assert "I(b == 2)" in told(fit)[0]
+        words = " ".join(str(fit.summary()).split())
+        assert "spend more" not in words
+        assert "values of the response 'b' other than 0 and 1 were clipped" in words
+
+
+def test_a_response_with_the_codes_1_and_2_is_fitted_as_the_warning_says():
+    coded = table().assign(b=lambda rows: rows["b"] + 1.0)
+    schema = pi.Schema({"age": (18, 90), "b": [1, 2]})
+    fits = [
+        pi.Logit.from_formula("I(b == 2) ~ age", coded, schema=schema),
+        pi.Logit.from_formula("b ~ age", table(), schema=pi.Schema({"age": (18, 90), "b": [0, 1]})),
+    ]
+    first, second = (fit.fit(epsilon=math.inf).params.to_numpy() for fit in fits)
+    assert first == pytest.approx(second)
+    with pytest.raises(SchemaError, match=r"I\(y == 2\) for the levels \[1, 2\]"):
+        pi.Logit.from_formula("b ~ age", coded, schema=schema)
+
+
+def test_a_column_between_0_and_1_that_is_cut_is_named_with_levels():
+    coded = table().assign(b=lambda rows: rows["b"] + 1.0)
+    with pytest.warns(ChangedTargetWarning, match=r"values of 'b' are outside the bounds 0 and 1.*\[1, 2\]"):
+        fitted("y ~ age + b", rows=coded)
 
 
 def test_nothing_is_said_of_values_inside_their_bounds():

@@ -1,6 +1,7 @@
 """Logistic and Poisson models in whitened units: statsmodels without noise, coverage, flags, files."""
 
 import math
+import re
 import warnings
 from dataclasses import replace
 from types import SimpleNamespace
@@ -126,7 +127,17 @@ def test_a_wrong_mean_of_rows_far_out_is_warned_of_and_a_right_one_is_not():
     # In steps of the logarithm, as murders go with a county's minorities: a straight line is wrong far out.
     y = (rng.random(30_000) < expit(np.log1p(X[:, 0]) - 1.5 + 0.3 * X[:, 1])).astype(float)
     fit = pi.Logit(y, pi.add_constant(X), bounds=[(0, 100), (-1, 1)]).fit(epsilon=0.5, delta=1e-6, rng=0)
-    with pytest.warns(MisfitWarning, match="outlying rows have less weight"):
+    with pytest.warns(
+        MisfitWarning, match="outlying rows have less weight.*deviations of the mean"
+    ) as caught:
+        fit.conf_int()
+    (text,) = (str(entry.message) for entry in caught if entry.category is MisfitWarning)
+    low, high = re.search(r"x1: about ([\d.]+) to ([\d.]+)\)", text).groups()
+    assert float(low) == 0.0  # bounds are never wider than those that were declared
+    assert float(high) == pytest.approx(X[:, 0].mean() + 4.0 * X[:, 0].std(), rel=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", MisfitWarning)  # once a result
+        fit.odds_ratios()
         fit.conf_int()
     assert "Outlying rows have less weight" in str(fit.summary())
     y, X = draw(30_000)
@@ -154,7 +165,7 @@ def test_outlying_rows_name_the_coefficients_of_long_tailed_columns():
 
 def test_misfits_grow_with_the_reach_of_a_column_and_name_the_constant_with_it():
     """Columns reach 8, 5 and 2 standard deviations; from 4 on, outlying rows move 0.3 in proportion."""
-    columns = [SimpleNamespace(indicator=False)] * 4
+    columns = [SimpleNamespace(indicator=False, plain=False)] * 4
     design = SimpleNamespace(constant=0, names=("const", "far", "middle", "near"), columns=columns)
     rows = SimpleNamespace(family="poisson", design=design)
     walk = SimpleNamespace(second=np.diag([1.0, 8.0**-2, 5.0**-2, 2.0**-2]))

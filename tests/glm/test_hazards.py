@@ -454,7 +454,11 @@ def test_other_codes_than_0_and_1_are_noted_with_the_remedy():
     with pytest.warns(ChangedTargetWarning, match="status 'event' are neither 0 nor 1.*as levels"):
         fit = fitted(coded)
     assert "Hardly any record is censored" in " ".join(str(fit.summary()).split())
-    curve = pi.survival.KaplanMeier("time", "event", data=coded, schema=SCHEMA).fit(**SPEND)
+    with pytest.warns(
+        ChangedTargetWarning, match="hardly any record is censored.*as levels, the event second"
+    ):
+        curve = pi.survival.KaplanMeier("time", "event", data=coded, schema=SCHEMA).fit(**SPEND)
+    assert [category for category, _ in curve.cautions] == [ChangedTargetWarning]
     assert "Hardly any record is censored" in " ".join(str(curve.summary()).split())
 
 

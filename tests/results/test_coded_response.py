@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.formula.api as smf
 from statsmodels.stats.anova import anova_lm
 
 import privinf as pi
@@ -87,7 +88,6 @@ def test_a_comparison_states_scales_and_privacy():
 
 def test_scales_of_results_of_statsmodels_are_known():
     import statsmodels.api as sm
-    import statsmodels.formula.api as smf
 
     fits = {
         "log odds": smf.logit("dead ~ x", ROWS).fit(disp=0),
@@ -104,5 +104,12 @@ def test_anova_lm_ends_with_what_to_call():
     for typ in (1, 2, 3):
         with pytest.raises(NotAvailableError, match=r"wald_test_terms\(\)"):
             anova_lm(fit, typ=typ)
+    smaller = pi.MomentOLS.from_formula("dead ~ x", ROWS, schema=SCHEMA).fit(**SPEND)
+    unprotected = smf.ols("dead ~ x", ROWS).fit()
+    for fits in ((smaller, fit), (unprotected, fit), (smaller, unprotected)):
+        for options in ({}, {"scale": 1.0}):
+            with pytest.raises(NotAvailableError, match=r"ignore the noise.*wald_test_terms\(\)"):
+                anova_lm(*fits, **options)
+    assert fit.ssr == pytest.approx(fit.scale * fit.nobs, rel=0.1)
     assert not any(hasattr(fit.model, name) for name in ("endog", "exog"))
     assert copy.deepcopy(fit.model) == fit.model == pickle.loads(pickle.dumps(fit.model))

@@ -384,7 +384,9 @@ def test_cluster_is_the_word_for_a_schemas_unit():
         sites.fit(epsilon=math.inf, cov_type="cluster")
     with pytest.raises(NotAvailableError, match="one row per person"):
         pi.OLS.from_formula("y ~ x", data, schema=schema).fit(epsilon=math.inf)
-    r = total.fit(epsilon=math.inf)
+    assert total.fit(epsilon=math.inf).cov_type == "cluster"  # by default
+    assert (total.fit(mu=20.0, rng=0).bse == noisy[0].bse).all()
+    r = total.fit(epsilon=math.inf, cov_type="nonrobust")
     assert "assume independent rows" in str(r.summary())
     for ask in (r.conf_int, lambda: r.t_test("x"), lambda: r.wald_test("x")):
         with pytest.warns(DependentRowsWarning, match="one 'who' may have up to 3 rows"):

@@ -88,6 +88,53 @@ def test_the_formulas_columns_are_sums_of_the_internal_ones(formula):
     assert found.user == design
 
 
+@pytest.mark.parametrize(
+    ("formula", "named"),
+    [
+        ("y ~ x + I(2 * x)", "'x', 'I(2 * x)'"),
+        ("y ~ x + w + I(x - w)", "'x', 'w', 'I(x - w)'"),
+        ("y ~ x + I(x ** 2) + I((x - 30) ** 2)", "'Intercept', 'x', 'I(x ** 2)', 'I((x - 30) ** 2)'"),
+        ("y ~ np.log(w) + np.log10(w) + C(g)", "'np.log(w)', 'np.log10(w)'"),
+    ],
+)
+def test_dependent_columns_are_refused_before_a_charge(formula, named):
+    ledger = pi.Ledger()
+    data = rows().assign(y=0.0)
+    for model in (pi.OLS, pi.MomentOLS, pi.ModulatedOLS):
+        with pytest.raises(SchemaError, match="linearly dependent whatever the rows are") as caught:
+            model.from_formula(formula, data, schema=SCHEMA, ledger=ledger)
+        assert f"the columns {named} of" in str(caught.value)
+    assert len(ledger) == 0
+    pi.DebiasedLasso.from_formula(formula, data, schema=SCHEMA)  # a sparse fit selects among columns
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "y ~ C(g) * C(h) * x + w",
+        "y ~ 0 + C(g) + C(h)",
+        "y ~ x + np.log(x) + np.sqrt(x) + I(x ** 2) + I(x ** 3) + I(x ** 4)",
+        "y ~ I(x == 12) + I(x == 13) + I(x > 49.999)",  # steps are zero in nearly all simulated rows
+        "y ~ x + bs(x, knots=[20], lower_bound=10, upper_bound=50)",  # left to the release
+        "y ~ x * z * w + poly(x, 3)",
+    ],
+)
+def test_columns_that_rows_can_tell_apart_are_not_refused(formula):
+    if "poly" in formula:
+        formula = formula.replace("x * z * w", "z * w")
+    Design.from_formula(formula, SCHEMA).refuse_dependent()
+
+
+def test_designs_of_very_many_columns_are_compared_by_their_numbers_alone_or_not_at_all():
+    many = pi.Schema({"y": (0, 1), "x": (0, 9)} | {f"g{j}": list("abcdefghij") for j in range(9)})
+    factors = " + ".join(f"C(g{j})" for j in range(9))
+    Design.from_formula(f"y ~ x + {factors}", many).refuse_dependent()
+    with pytest.raises(SchemaError, match="'x', 'I\\(2 \\* x\\)'"):
+        Design.from_formula(f"y ~ x + I(2 * x) + {factors}", many).refuse_dependent()
+    wide = pi.Schema({"y": (0, 1)} | {f"x{j}": (0, 1) for j in range(300)})
+    Design.from_formula("y ~ " + " + ".join(f"x{j}" for j in range(300)), wide).refuse_dependent()
+
+
 def test_bounds_of_legendres_polynomials_are_attained_and_never_passed():
     at = np.linspace(-1, 1, 20_001)
     for degree in range(1, splines.HIGHEST + 1):

@@ -1,6 +1,7 @@
 """Shares: statsmodels' and scipy's without noise, exact and score intervals with it."""
 
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.proportion import proportions_ztest as theirs_ztest
 
 import privinf as pi
-from privinf.errors import ArgumentError, SchemaError
+from privinf.errors import ArgumentError, ChangedTargetWarning, SchemaError
 from privinf.inference.counts import ShareModel
 from privinf.stats.groups import score_interval
 
@@ -23,6 +24,36 @@ def test_without_noise_intervals_are_wilsons_and_clopper_pearsons():
         r = pi.stats.proportion_confint(X, method=method, epsilon=math.inf)
         assert r.rows[0][3:] == pytest.approx(proportion_confint(37, 400, method=name), abs=1e-8)
         assert r.estimate == 37 / 400
+
+
+def test_codes_1_and_2_of_a_column_with_the_bounds_0_and_1_are_named_with_the_remedy():
+    rows = pd.DataFrame({"sick": X + 1, "group": G})
+    bounds = {"data": rows, "schema": pi.Schema({"sick": (0, 1), "group": ["a", "b"]}), "mu": 1.0, "rng": 0}
+    text = r"nearly all values of 'sick'.*as levels, as in \[1, 2\]"
+    with pytest.warns(ChangedTargetWarning, match=text):
+        r = pi.stats.proportion_confint("sick", **bounds)
+    assert "as levels" in str(r.summary())
+    with pytest.warns(ChangedTargetWarning, match=text):
+        pi.stats.proportions_ztest("sick", value=0.5, **bounds)
+    with pytest.warns(ChangedTargetWarning, match=text):
+        pi.stats.mean("sick", **bounds)
+    # Counts read the bounds (0, 1) as levels, so that the rows are checked; nothing is charged.
+    ledger = pi.Ledger()
+    for call in (pi.stats.proportions_ztest, pi.stats.chi2_contingency):
+        with pytest.raises(SchemaError, match=r"levels 0 and 1 .*as levels, as in \[1, 2\]") as caught:
+            call("sick", "group", **bounds, ledger=ledger)
+        assert "or declare bounds" not in str(caught.value)
+    assert len(ledger) == 0
+
+
+def test_levels_and_rare_outcomes_are_not_taken_for_other_codes():
+    rows = pd.DataFrame({"sick": X + 1})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        r = pi.stats.proportion_confint("sick", rows, schema=pi.Schema({"sick": [1, 2]}), mu=1.0, rng=0)
+        assert r.estimate == pytest.approx(37 / 400, abs=0.02)
+        pi.stats.proportion_confint(np.arange(400) < 2, mu=1.0, rng=0)
+        pi.stats.proportion_confint(np.ones(5), mu=0.1, rng=0)  # noise alone may make the share 1
 
 
 def test_levels_without_groups_are_refused_before_a_charge():

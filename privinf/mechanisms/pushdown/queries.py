@@ -32,7 +32,13 @@ from privinf.mechanisms.statistics.gridded import ColumnGrid
 from privinf.mechanisms.sums import EXACT_BITS
 from privinf.schema import Design, Factor, Schema
 from privinf.schema.declared import DAYS
-from privinf.schema.reading import INFINITE, MISSING_VALUES, NO_DECLARED_LEVEL, NOT_NUMBERS, OUTSIDE_LEVELS
+from privinf.schema.reading import (
+    INFINITE,
+    MISSING_VALUES,
+    NO_DECLARED_LEVEL,
+    NOT_NUMBERS,
+    outside_levels,
+)
 from privinf.schema.terms import Column
 from privinf.typing import Floats, Missing
 
@@ -150,7 +156,7 @@ class TableQuery:
             declared = next(defect_counts)
             self._refuse_gaps(name, gaps)
             if undeclared and self._factors[name].other is None:
-                raise SchemaError(OUTSIDE_LEVELS.format(name))
+                raise SchemaError(outside_levels(name, self._factors[name]))
             levels += [] if gaps or declared else [name]
         if levels:
             raise SchemaError(NO_DECLARED_LEVEL.format(levels[0]))
