@@ -4,11 +4,10 @@ Estimators whose ``fit()`` returns coefficients, standard errors, intervals and 
 noise added for differential privacy, and a report of what the privacy costs.
 """
 
-import lazy_loader
-
+from privinf.attributes import attach_names
 from privinf.version import __version__ as __version__
 
-_attribute, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
+_attribute, __dir__, _names = attach_names(__name__, __file__)
 # Named in full, not by *.
 _ROOMS = {"datasets", "federation", "models", "plotting", "stats", "survival"}
 _IN_CHECKOUT = {"audit", "simulation"}  # modules of former versions that are in `studies` now

@@ -15,14 +15,16 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import FrozenInstanceError
 from difflib import get_close_matches
 from types import CodeType, FunctionType
-from typing import ParamSpec, TypeVar, cast
+from typing import NoReturn, ParamSpec, TypeVar, cast
 
 from numpy.linalg import LinAlgError
 
 from privinf.errors import (
     ArgumentError,
+    CallError,
     FileMissingError,
     NotAvailableError,
     NotPositiveDefiniteError,
@@ -40,6 +42,14 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep  # folder of the 
 # Of a disk without room: for all, for this account, or for a file of this size.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 POSITIONAL = "*"  # in place of a keyword in `refuses`: arguments by position
+# What required arguments are, for callers who leave them out.
+ARGUMENTS = {
+    "schema": "the public bounds and levels of the columns, for example "
+    'schema=pi.Schema({"age": (18, 95), "sex": ["female", "male"]})',
+    "bounds": "the public bounds of the columns, for example bounds=[(18, 95), (0, 1)]",
+    "y_bounds": "the public bounds of the response, for example y_bounds=(0, 25)",
+    "status": "the name of the column that marks events, for example status='death'",
+}
 _PASSING = (PrivinfError, Warning, MemoryError)  # exceptions that pass a boundary unchanged
 
 
@@ -56,11 +66,12 @@ def error_boundary(function: Callable[P, R]) -> Callable[P, R]:
     callable
         It lets pass, with ``__context__`` and ``__cause__`` None (but the number of an error of a connection,
         `bare`, as the cause of a SiteConnectionError): errors of the tree, warnings that filters
-        turned into errors, MemoryError, objects that are not an Exception (KeyboardInterrupt), and Python's
-        own TypeError for a call that does not fit its signature; a keyword that the function does not have
-        becomes an ArgumentError that names the closest that it has, and so does an argument that is passed
-        twice. Every other exception becomes an error of the tree that names the function; its traceback,
-        which shows code, is kept.
+        turned into errors, MemoryError, and objects that are not an Exception (KeyboardInterrupt). For a call
+        that does not fit the signature, a keyword that the function does not have becomes an ArgumentError
+        that names the closest that it has, and so does an argument that is passed twice; missing arguments
+        and too many by position become a CallError, which is a TypeError too, and states the remedy. Every
+        other exception becomes an error of the tree that names the function; its traceback, which shows code,
+        is kept.
 
     Notes
     -----
@@ -89,7 +100,7 @@ def error_boundary(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return plain(*args, **kwargs)  # type: ignore[no-any-return]
         except BaseException as error:
-            raised = settled(error, plain, kwargs)
+            raised = settled(error, plain, kwargs, len(args))
         try:
             raise raised
         finally:
@@ -113,7 +124,19 @@ def error_boundaries(kind: C) -> C:
             setattr(kind, name, error_boundary(member))
         elif isinstance(member, (classmethod, staticmethod)) and isinstance(member.__func__, FunctionType):
             setattr(kind, name, type(member)(error_boundary(member.__func__)))
+    if getattr(vars(kind).get("__dataclass_params__"), "frozen", False):
+        # Those of a frozen dataclass with slots end with an error of super() for names that are not fields.
+        kind.__setattr__ = _refuse_assignment  # type: ignore[assignment,method-assign]
+        kind.__delattr__ = _refuse_deletion  # type: ignore[assignment,method-assign]
     return kind
+
+
+def _refuse_assignment(self: object, name: str, value: object) -> NoReturn:
+    raise FrozenInstanceError(f"{type(self).__name__} cannot be changed, so {name!r} cannot be assigned")
+
+
+def _refuse_deletion(self: object, name: str) -> NoReturn:
+    raise FrozenInstanceError(f"{type(self).__name__} cannot be changed, so {name!r} cannot be deleted")
 
 
 def refuses(
@@ -167,8 +190,13 @@ def outer_module() -> str:
     return str(frame.f_globals.get("__name__", ""))
 
 
-def _settled(error: BaseException, function: FunctionType, keywords: Iterable[str]) -> BaseException:
-    """Return the exception that a boundary raises in place of `error`; `keywords` are those of the call."""
+def _settled(
+    error: BaseException, function: FunctionType, keywords: Iterable[str], by_position: int
+) -> BaseException:
+    """Return the exception that a boundary raises in place of `error`.
+
+    `keywords` are those of the call, and `by_position` is the number of its other arguments.
+    """
     trace = None if error.__traceback__ is None else error.__traceback__.tb_next
     misfit = _misfit(error)
     passes = isinstance(error, _PASSING) or not isinstance(error, Exception) or misfit
@@ -178,6 +206,7 @@ def _settled(error: BaseException, function: FunctionType, keywords: Iterable[st
             _unknown_option(function, keywords)
             or _passed_twice(error, function, keywords)
             or _by_position(error, function)
+            or _unfitting(function, keywords, by_position)
             or error
         )
     cause = raised.__cause__ if isinstance(raised, SiteConnectionError) else None
@@ -246,6 +275,35 @@ def _by_position(error: BaseException, function: FunctionType) -> PrivinfError |
         return None
     kind, reason = refusals[POSITIONAL]
     return cast(PrivinfError, kind(f"{function.__qualname__}() {reason}"))
+
+
+def _unfitting(function: FunctionType, keywords: Iterable[str], by_position: int) -> PrivinfError | None:
+    """Return the error for a call without a required argument, or with too many by position."""
+    owner = function.__qualname__.removesuffix(".__init__")
+    places = list(inspect.signature(function).parameters.values())
+    ordered = [
+        place for place in places if place.kind in (place.POSITIONAL_ONLY, place.POSITIONAL_OR_KEYWORD)
+    ]
+    passed = {*keywords, *(place.name for place in ordered[:by_position])}
+    named = [place for place in places if place.kind == place.KEYWORD_ONLY]
+    missing = [
+        place.name
+        for place in (*ordered, *named)
+        if place.default is place.empty and place.name not in passed
+    ]
+    takes_any = any(place.kind == place.VAR_POSITIONAL for place in places)
+    if by_position > len(ordered) and not takes_any:
+        accepted = [place.name for place in ordered if place.name not in ("self", "cls")]
+        by_place = f"only {', '.join(accepted)} by position" if accepted else "no arguments by position"
+        options = [f"{place.name}=" for place in named]
+        remedy = f": pass the others by name ({', '.join(options)})" if options else ""
+        if {"epsilon", "delta"} <= {place.name for place in named}:
+            remedy = ": pass the budget by name, for example epsilon=1.0, delta=1e-6"
+        return CallError(f"{owner}() accepts {by_place}{remedy}")
+    if not missing:
+        return None
+    meanings = [f"{name}= ({ARGUMENTS[name]})" if name in ARGUMENTS else f"{name}=" for name in missing]
+    return CallError(f"{owner}() needs {' and '.join(meanings)}")
 
 
 def _misfit(error: BaseException) -> bool:

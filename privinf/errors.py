@@ -15,6 +15,10 @@ class ArgumentError(PrivinfError, ValueError):
     """An argument is outside its range, of the wrong shape or not among the choices."""
 
 
+class CallError(ArgumentError, TypeError):
+    """A call lacks an argument, or passes one by position that must be named; it is a TypeError too."""
+
+
 class UnforeseenError(ArgumentError):
     """An argument led to an exception of Python or of a library, whose text is not shown.
 

@@ -128,15 +128,19 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"{hint} known columns: {listed(words)}" if len(words) <= MOST_LISTED else hint
 
 
-def blanks_alone(absent: Iterable[str], present: Iterable[object]) -> str:
-    """Return the part of a message about names that differ only by blanks; "" where there are none."""
-    by_stripped = {name.strip(): name for name in absent}
+def spelling_alone(absent: Iterable[str], present: Iterable[object]) -> str:
+    """Return the part of a message about names that differ only by blanks or capitals; "" without any."""
+    by_word = {name.strip().casefold(): name for name in absent}
     near = [
-        (name, by_stripped[name.strip()])
+        (name, by_word[name.strip().casefold()])
         for name in present
-        if isinstance(name, str) and name.strip() in by_stripped
+        if isinstance(name, str) and name.strip().casefold() in by_word
     ]
-    notes = [f"its column {name!r} differs from {declared!r} only by blanks" for name, declared in near]
+    notes = [
+        f"its column {name!r} differs from {declared!r} only by "
+        + ("blanks" if name.strip() == declared.strip() else "capital letters or blanks")
+        for name, declared in near
+    ]
     return f"; {listed(notes)}: rename it, or declare the name exactly as it is in the data" if notes else ""
 
 

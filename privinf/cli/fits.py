@@ -39,8 +39,12 @@ from privinf.mechanisms.reading import open_rows
 from privinf.release_kinds import JOINED
 from privinf.releases import Release, load_release
 from privinf.storage.checksummed import save_text
+from privinf.storage.containers import stored_format
+from privinf.survival.base import RESULT_CLASSES
+from privinf.survival.storage import load_release as load_survival_release
 from privinf.typing import CovWord, Missing, StudyFamily, TrustModel
 from privinf.validation import check_fraction
+from privinf.wire import Formats
 
 if TYPE_CHECKING:
     from privinf.results import Results
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
 
 JoinedTarget = Literal["population", "sample"]
 PICTURES = (".png", ".svg", ".pdf")
+SAVED_LEVEL = "--alpha is for fits: {} contains a survival result, which has its own confidence level"
 # Methods of a summary, by the suffix of the file that it is written to.
 RENDERERS = {".txt": "as_text", ".html": "as_html", ".csv": "as_csv", ".tex": "as_latex"}
 # Models of the package for a table of rows.
@@ -290,16 +295,23 @@ def fit_command(**options: Unpack[FitOptions]) -> None:
 @click.command("report")
 @click.argument("result_file", metavar="RESULT", type=FILE)
 @click.option("--html", "page", type=NEW_FILE, required=True, help="HTML file to write.")
-@click.option("--alpha", type=float, default=0.05, show_default=True, help=ALPHA_HELP)
+@click.option("--alpha", type=float, help=f"{ALPHA_HELP} Only for fits. Default: 0.05.")
 @overwrite_option
-def report_command(result_file: Path, page: Path, alpha: float, overwrite: bool) -> None:
-    """Write a saved result (.npz) as an HTML page.
+def report_command(result_file: Path, page: Path, alpha: float | None, overwrite: bool) -> None:
+    """Write a saved fit or saved survival curves (.npz) as an HTML page.
 
     The page has the summary, plots, the trade-off curve of the privacy guarantee (the errors of the best
     test for one person's presence), and the list of all releases that the privacy guarantee covers.
     """
     check_free(page, overwrite)
-    pi.load_results(result_file).report(page, alpha=alpha, overwrite=overwrite)
+    if stored_format(result_file) == Formats.SURVIVAL:
+        if alpha is not None:
+            raise ArgumentError(SAVED_LEVEL.format(result_file))
+        _, view = load_survival_release(result_file)
+        name = next((name for name in RESULT_CLASSES if name == view.get("class")), "SurvivalResult")
+        getattr(pi.survival, name).load(result_file).report(page, overwrite=overwrite)
+    else:
+        pi.load_results(result_file).report(page, alpha=0.05 if alpha is None else alpha, overwrite=overwrite)
     click.echo(f"written: {page}")
 
 

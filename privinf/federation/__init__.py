@@ -5,6 +5,6 @@ An estimator sees `TrustedServer` or `SecureServer` (over `Federation.ask`); a `
 `InProcessFederation` and a real transport carry the same messages.
 """
 
-import lazy_loader
+from privinf.attributes import attach_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_names(__name__, __file__)

@@ -364,12 +364,13 @@ def response_of(design: Design, rows: Rows, seen_levels: set[str] | None = None)
     absent = np.isnan(y)
     if absent.any() and rows.missing != "drop":
         if rows.missing == "raise" or design.response_public:
-            remedy = ""
+            remedy = last = ""
             if not design.response_public:
-                remedy = "pass missing='impute-public', or missing='drop' where it is available, or "
+                remedy = "pass missing='drop' where it is available, or "
+                last = ", or pass missing='impute-public', with which estimates are usually biased"
             raise SchemaError(
                 f"response {design.response!r} has missing values: {remedy}remove the rows in which it is "
-                "missing. The number of remaining rows then counts as public"
+                f"missing (the number of remaining rows then counts as public){last}"
             )
         bounds = design.outcome.bounds
         assert bounds is not None  # a protected response has bounds

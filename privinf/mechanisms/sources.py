@@ -17,7 +17,7 @@ import pandas as pd
 from privinf.errors import AlignmentError, SchemaError
 from privinf.schema import Schema
 from privinf.storage.checksummed import unreadable
-from privinf.validation import blanks_alone, columns_phrase
+from privinf.validation import columns_phrase, spelling_alone
 
 ROWS = 1 << 16  # rows a block
 NO_ROWS = "the table has no rows"
@@ -205,7 +205,7 @@ def require_columns(source: Source, columns: Sequence[str]) -> None:
     present = list(source.columns)
     absent = [name for name in columns if name not in present]
     if absent:
-        raise SchemaError(f"{source.name} lacks {columns_phrase(absent)}{blanks_alone(absent, present)}")
+        raise SchemaError(f"{source.name} lacks {columns_phrase(absent)}{spelling_alone(absent, present)}")
     twice = [name for name in columns if present.count(name) > 1]
     if twice:
         raise SchemaError(

@@ -372,6 +372,12 @@ class PortableTest(PortableTable):
         """
         return pd.DataFrame([tuple(row) for row in self.rows], columns=TIDY_TEST)  # type: ignore[attr-defined]
 
+    @property
+    def _plotted_rows(self) -> tuple[Any, ...]:
+        """Estimates that a plot shows."""
+        test: Any = self
+        return tuple(test.rows)
+
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Plot the estimates with their intervals, in the order of the table.
 

@@ -18,6 +18,7 @@ from privinf.errors import ConvergenceError, NotAvailableError, NotPositiveDefin
 from privinf.results.export import Export
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import clipped_fact
+from privinf.results.rendering import PrivateSummary
 from privinf.results.summary import (
     ERRORS_NOTE,
     UNPROTECTED,
@@ -124,15 +125,47 @@ def page_of(result: FittedResult, alpha: float = 0.05) -> str:
             "<h2>Notes</h2>",
             f"<ol>{''.join(f'<li>{_text(note)}</li>' for note in summary.plain_notes)}</ol>",
             f"<details><summary>Summary as text</summary><pre>{_text(summary.as_text())}</pre></details>",
-            f"<footer>privinf {_text(__version__)}. This page is computed from the release alone and "
-            "contains no rows.</footer>",
         ]
+    return _document(title, parts)
+
+
+def table_page(title: str, summary: PrivateSummary, report: PrivacyReport, plot: Callable[[], Axes]) -> str:
+    """Return a page of a result without coefficients: its summary, its plot and its privacy.
+
+    Parameters
+    ----------
+    title : str
+    summary : PrivateSummary
+        Summary with all notes.
+    report : PrivacyReport
+    plot : callable
+        Draws the plot.
+
+    Raises
+    ------
+    NotAvailableError
+        matplotlib is not installed (``privinf[plots]``).
+    """
+    stamp = [f'<p class="alarm"><b>{_text(report.stamp)}</b></p>'] if report.stamp else []
+    parts = [f"<h1>{_text(title)}</h1>", *stamp, f"<pre>{_text(summary.as_text())}</pre>"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the summary states them
+        parts += [_picture(plot, title), "<h2>Privacy</h2>", *_privacy(report)]
+    return _document(title, parts)
+
+
+def _document(title: str, parts: Sequence[str]) -> str:
+    """Return the page with this title and these parts."""
+    footer = (
+        f"<footer>privinf {_text(__version__)}. This page is computed from the release alone and "
+        "contains no rows.</footer>"
+    )
     head = (
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="data:,"><title>{_text(title)}</title><style>{STYLE}</style>'
     )
-    body = "\n".join(parts)
+    body = "\n".join([*parts, footer])
     return (
         f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body><main>\n{body}\n</main></body></html>\n'
     )

@@ -224,6 +224,8 @@ def as_declaration(name: str, value: object) -> Declaration | Blank:
     try:
         if isinstance(value, (Numeric, Factor, Blank)):
             return value
+        if isinstance(value, tuple) and len(value) == 2 and _has_open_end(value):
+            raise SchemaError(OPEN_BOUNDS)
         if (
             isinstance(value, tuple)
             and len(value) == 2
@@ -246,6 +248,15 @@ def as_declaration(name: str, value: object) -> Declaration | Blank:
         raise SchemaError(f"column {name!r}: {error}") from None
 
 
+def _has_open_end(bounds: tuple[Any, Any]) -> bool:
+    """Return whether one of two bounds is missing or not finite, and the other is a number or missing too."""
+    is_open = [
+        end is None or (isinstance(end, (float, np.floating)) and not math.isfinite(end)) for end in bounds
+    ]
+    numbers = [isinstance(end, (int, float, np.number)) for end in bounds]
+    return any(is_open) and all(a or b for a, b in zip(is_open, numbers, strict=True))
+
+
 def _refuse_listed_bounds(value: Sequence[Any] | np.ndarray[Any, Any]) -> None:
     """Raise SchemaError for two numbers in a list that may be meant as bounds; levels 0 and 1 pass."""
     if len(value) != 2 or not all(isinstance(end, (int, float, np.number)) for end in value):
@@ -259,6 +270,10 @@ def _refuse_listed_bounds(value: Sequence[Any] | np.ndarray[Any, Any]) -> None:
     )
 
 
+OPEN_BOUNDS = (
+    "both bounds must be finite numbers: declare (low, high) such that no plausible value is outside, or "
+    "estimate the bounds privately with pi.find_bounds"
+)
 DAYS = "days since 1970-01-01"
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?)?$")
 

@@ -16,7 +16,7 @@ from privinf.schema.intervals import Ranged
 from privinf.schema.splines import Basis
 from privinf.schema.table import Schema
 from privinf.typing import ColumnsLike, Flags, Floats, Integers, Missing, Names, Table
-from privinf.validation import blanks_alone, check_choice, columns_phrase
+from privinf.validation import check_choice, columns_phrase, nearest, spelling_alone
 
 # What pandas may find in a column of objects that is read as numbers.
 _NUMERIC_OBJECTS = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
@@ -26,17 +26,17 @@ DOUBLE_BYTES = 8  # bytes of a double
 WHOLE_DOUBLES = 2.0**53  # size below which doubles hold every integer
 
 MISSING_VALUES = (
-    "column {!r} has missing values; pass missing='impute-public', or missing='drop' where it is available "
-    "(on the command line: --missing), or remove the rows in which it is missing. The number of remaining "
-    "rows then counts as public"
+    "column {!r} has missing values. Pass missing='drop' where it is available, or remove the rows in which "
+    "it is missing (the number of remaining rows then counts as public), or pass "
+    "missing='impute-public', with which estimates are usually biased"
 )
 INFINITE = (
     "column {!r} has infinite values; replace these values first, or remove their rows. The number of "
     "remaining rows then counts as public"
 )
 NOT_NUMBERS = (
-    "column {!r} must hold numbers, as the schema declares: write its values like 1234.5, with a decimal "
-    "point and no other symbols"
+    "column {0!r} must hold numbers, as the schema declares: convert texts by pd.to_numeric(table[{0!r}]), "
+    "and in files write values like 1234.5, with a decimal point and no other symbols"
 )
 NOT_DATES = (
     "column {!r} must hold dates, as the schema declares. Convert it by "
@@ -129,7 +129,10 @@ class Reader:
         """Raise SchemaError unless every column is there exactly once."""
         absent = [name for name in names if name not in self._frame.columns]
         if absent:
-            near = blanks_alone(absent, self._frame.columns)
+            near = spelling_alone(absent, self._frame.columns)
+            declared = {} if self._schema is None else self._schema.columns
+            if declared and not near and absent[0] not in declared:
+                near = f"; {absent[0]!r} is not in the schema either: {nearest(absent[0], declared)}"
             raise SchemaError(f"the data lack {columns_phrase(absent)}{near}")
         if self._frame.columns.is_unique:
             return
@@ -330,7 +333,7 @@ def require_columns(table: pd.DataFrame, names: Names) -> None:
     """Raise SchemaError unless new rows have every column that is wanted exactly once."""
     absent = [name for name in names if name not in table.columns]
     if absent:
-        near = blanks_alone(absent, table.columns)
+        near = spelling_alone(absent, table.columns)
         raise SchemaError(f"the new rows lack {columns_phrase(absent)}{near}")
     if not table.columns.is_unique:
         twice = [name for name in names if int((table.columns == name).sum()) > 1]

@@ -684,11 +684,6 @@ class StatResult(PortableTest):
         return self.release.query.by
 
     @property
-    def _plotted_rows(self) -> tuple[EstimateRow, ...]:
-        """Estimates that a plot shows."""
-        return self.rows
-
-    @property
     def table(self) -> pd.DataFrame:
         """Estimates, standard errors and intervals."""
         import pandas as pd

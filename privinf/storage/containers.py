@@ -54,6 +54,14 @@ DAMAGE = (
 )
 # Arrays as numpy writes them in its format 1.0: always little-endian and in C order, never objects.
 ARRAY_MAGIC = b"\x93NUMPY\x01\x00"
+# How a user reads a file of another format than the one that was needed.
+LOADERS = {
+    Formats.RESULTS: "it contains a fit; load it with privinf.load_results",
+    Formats.RELEASE: "it contains a release; load it with privinf.load_release",
+    Formats.SURVIVAL: "it contains a survival result; load it with privinf.survival.SurvivalResult.load",
+}
+# The first lines of the JSON that `to_json` writes.
+EXPORT = re.compile(rb'\s*\{\s*"format": "(privinf-(?:result|test|table))"')
 ARRAY_HEADER = re.compile(
     rb"\{'descr': '([<|][biufU]\d{1,9})', 'fortran_order': False, 'shape': \(([\d, ]{0,99})\), \} *\n"
 )
@@ -140,6 +148,15 @@ def read_container(
     raise failure
 
 
+def stored_format(path: str | PathLike[str]) -> str | None:
+    """Return the name of the format that a file states, unchecked; None where it is not a container."""
+    try:
+        with zipfile.ZipFile(check_path(path)) as archive:
+            return str(_checked_manifest(archive.read(MANIFEST), path).get("format"))
+    except (StorageError, *DAMAGE):
+        return None
+
+
 def write_manifest(
     path: Path, header: Mapping[str, Any], digests: Mapping[str, str], *, format: str, version: int = 1
 ) -> None:
@@ -198,6 +215,13 @@ def _read_archive(
             return _read_arrays(archive, digests, path), manifest["header"]
     except DAMAGE:
         pass
+    stream.seek(0)
+    if export := EXPORT.match(stream.read(200)):
+        raise StorageError(
+            f"{path} is the JSON export of a result (format {export[1].decode()!r}), which is for other "
+            "programs and cannot be loaded as a result: read it with json.load. To load a fit again, write "
+            "it with save()"
+        )
     raise StorageError(f"{path} is not a privinf file, or it is damaged or incomplete; use an intact copy")
 
 
@@ -230,9 +254,9 @@ def _check_identity(manifest: dict[str, Any], path: Any, format: str, version: i
     if manifest.get("container_version") != CONTAINER_VERSION:
         raise StorageError(f"{path} was written by a newer version of privinf; update privinf to read it")
     if manifest.get("format") != format:
-        raise StorageError(
-            f"{path} has the format {manifest.get('format')!r}, but the format {format!r} is needed"
-        )
+        found = manifest.get("format")
+        foreign = f"its format is {found!r}, but the format {format!r} is needed"
+        raise StorageError(f"{path} cannot be read here: {LOADERS.get(str(found), foreign)}")
     number = manifest.get("version")
     if not isinstance(number, int) or number > version:
         raise StorageError(

@@ -1,5 +1,5 @@
 """Time to event: survival curves, log-rank tests and hazard ratios from one noisy release of counts."""
 
-import lazy_loader
+from privinf.attributes import attach_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_names(__name__, __file__)

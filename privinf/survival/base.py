@@ -15,7 +15,9 @@ from privinf.results.notes import Note, sentence
 from privinf.results.paper_table import ERRORS, TEXT_ONLY, PaperTable, check_digits, privacy_note
 from privinf.results.rendering import PrivateSummary, SummaryColumn
 from privinf.results.summary import large_delta, number
+from privinf.storage.checksummed import save_text
 from privinf.survival.storage import NO_RESULT, load_release, save_release
+from privinf.typing import AnyPath
 from privinf.wire import readable
 
 if TYPE_CHECKING:
@@ -140,6 +142,35 @@ class ReleasedSurvival:
     @classmethod
     def _from_view(cls, release: SurvivalRelease, view: dict[str, Any]) -> Self:
         raise NotImplementedError
+
+    def report(self, path: AnyPath, *, overwrite: bool = False) -> None:
+        """Write an HTML report of the result: summary, plot, trade-off curve and ledger entries.
+
+        The page contains no scripts and loads no other files.
+
+        Parameters
+        ----------
+        path : path
+            File to write.
+        overwrite : bool
+            Whether to replace an existing file.
+
+        Raises
+        ------
+        ArgumentError
+            Raised if the file exists and `overwrite` is not True.
+        NotAvailableError
+            Raised if matplotlib is not installed (``privinf[plots]``).
+
+        Notes
+        -----
+        **Privacy.** Costs nothing: it uses only released numbers.
+        """
+        from privinf.results.page import table_page
+
+        result: Any = self  # its class has `title`, `plot` and notes of several ranks
+        page = table_page(result.title, result.summary("all"), self.privacy, result.plot)
+        save_text(path, page, overwrite=overwrite)
 
     # ---- tables for papers
 

@@ -117,3 +117,19 @@ def test_what_does_not_fit_is_refused_before_the_charge(trial, tmp_path, words, 
     assert result.exit_code == 2
     assert text in result.output
     assert len(pi.LedgerFile(tmp_path / "study.ledger")) == 0
+
+
+def test_saved_curves_become_a_page(trial, tmp_path):
+    pytest.importorskip("matplotlib").use("Agg")
+    assert trial("--by", "arm", *BUDGET, "--out", "c.npz").exit_code == 0
+    done = CliRunner().invoke(main, ("report", "c.npz", "--html", "c.html"))
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "c.html").read_text()
+    assert "control: median" in page
+    assert "Trade-off curve" in page
+    pi.survival.SurvivalResult.load("c.npz").logrank().save("test.npz")
+    assert CliRunner().invoke(main, ("report", "test.npz", "--html", "t.html")).exit_code == 0
+    assert "Log-Rank Test" in (tmp_path / "t.html").read_text()
+    refused = CliRunner().invoke(main, ("report", "c.npz", "--html", "d.html", "--alpha", "0.1"))
+    assert refused.exit_code == 2
+    assert "has its own confidence level" in refused.output

@@ -55,7 +55,7 @@ def test_arguments_become_options(text, shell):
     ("schema", "rows", "budget", "expected"),
     [
         (SCHEMA, "g,x,y\na,1,2\nc,2,3\n", "1", "privinf schema check SCHEMA --data FILE --undeclared"),
-        (SCHEMA, "g,x,y\na,1,2\n,2,3\n", "1", "--missing impute-public, or --missing drop"),
+        (SCHEMA, "g,x,y\na,1,2\n,2,3\n", "1", "--missing drop where it is available"),
         (BLANK, "x,y\n1,2\n2,3\n", "1", "privinf schema suggest FILE"),
         (SCHEMA, "g,x,y\na,1,2\nb,2,3\na,3,3\nb,4,4\n", "-1", "--epsilon -1.0 must lie in"),
     ],

@@ -580,8 +580,14 @@ def test_results_are_saved_without_pickle(fitted, table, tmp_path):
     fitted.save(path)
     with pytest.raises(ArgumentError, match="load it with the class SurvivalResult"):
         pi.survival.LogRankResult.load(path)
-    with pytest.raises(StorageError, match="privinf-survival"):
+    with pytest.raises(StorageError, match=r"load it with privinf\.survival\.SurvivalResult\.load"):
         pi.load_results(path)
+    fitted.to_json(tmp_path / "curves.json")
+    with pytest.raises(StorageError, match=r"JSON export of a result \(format 'privinf-table'\)"):
+        pi.load_results(tmp_path / "curves.json")
+    fitted.report(tmp_path / "curves.html")
+    page = (tmp_path / "curves.html").read_text()
+    assert all(text in page for text in (fitted.title, fitted.privacy.stamp, "Trade-off curve", "<img"))
     with pytest.raises(NotAvailableError, match="must not be saved"):
         model(table).fit(**NONE).save(tmp_path / "exact.npz")
 
@@ -630,6 +636,7 @@ def test_the_plot_has_steps_bands_and_numbers_at_risk(fitted):
     risk = fitted.at_risk()
     assert all(f"{count:d}" in texts for count in risk["a"])
     assert risk.loc[0.0].sum() == pytest.approx(4000, abs=1)
+    assert len(fitted.logrank().plot().get_yticklabels()) == len(fitted.logrank().rows)
     assert fitted.nelson_aalen().plot().get_ylabel().startswith("cumulated hazard")
     assert list(fitted.at_risk([0.0, 30.0]).index) == [0.0, 30.0]
 
