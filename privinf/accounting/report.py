@@ -17,8 +17,8 @@ from privinf.accounting.entries import LedgerEntry, check_joined, stamp_of
 from privinf.accounting.ledger import Ledger, account_of
 from privinf.accounting.scopes import total_of
 from privinf.error_boundary import error_boundaries
-from privinf.errors import ArgumentError
-from privinf.typing import ReportSubject
+from privinf.errors import ArgumentError, NotAvailableError
+from privinf.typing import Relation, ReportSubject, TrustModel
 from privinf.validation import (
     check_choice,
     check_count,
@@ -28,6 +28,7 @@ from privinf.validation import (
     error_text,
     shown,
 )
+from privinf.version import __version__
 from privinf.wire import Assumptions, readable
 
 if TYPE_CHECKING:
@@ -61,6 +62,20 @@ HEADINGS: dict[ReportSubject, str] = {
 }
 # Spending of a fit from an earlier release.
 NOTHING_SPENT = "nothing, because the release that it uses was charged earlier"
+# What a statement for a paper says of neighboring relations and trust models.
+NEIGHBORS: dict[Relation, str] = {
+    "replace-one": "replacing one {unit}",
+    "zero-out": "replacing one {unit} by one that contributes nothing",
+    "metric": "changing one {unit} by a bounded distance",
+}
+HOLDERS: dict[TrustModel, str] = {
+    "central": "a curator was trusted with the rows",
+    "server": "the sites were trusted with their rows, and a server with their sums",
+    "secure-sum": "the sites were trusted with their rows, and no server saw the sum of a single site",
+    "local": "nobody was trusted, because every record was noised by its own holder",
+    "per-party": "every party was trusted with its own columns alone",
+}
+RECORDS_ARE_PUBLIC = "The number of records is public."
 LEDGER = "Ledger at the end of this fit"
 # Where releases are counted that the ledger itself does not hold.
 LEDGER_AND_OTHERS = "Ledger at the end of this fit, including {} that {} charged to another ledger"
@@ -289,6 +304,23 @@ class PrivacyReport:
         """
         stamp = stamp_of(self.recorded)
         return f", {stamp}" if stamp and not self.stamp else ""
+
+    def statement(self) -> str:
+        """Return sentences for a paper: the total guarantee, neighbors, mechanisms, trust and noise.
+
+        They state the total of the ledger if the fit has one, and otherwise that they cover this fit alone.
+
+        Returns
+        -------
+        str
+            The sentences. The source of the bounds is not among them, because privinf does not know it.
+
+        Raises
+        ------
+        NotAvailableError
+            Raised if some noise was seeded or zero, or if nothing was released: there is no guarantee then.
+        """
+        return _statement(self)
 
     @property
     def unit(self) -> str:
@@ -618,6 +650,38 @@ def _report_html(report: PrivacyReport) -> str:
     if _has_ledger(report):
         parts += [f"<b>{_ledger_heading(report)}</b>", _table(_running(report))]
     return "".join([*parts, "</div>"])
+
+
+def _statement(report: PrivacyReport) -> str:
+    """Return the sentences of `PrivacyReport.statement`."""
+    total = report.cumulative
+    if not total.entries:
+        raise NotAvailableError("there is no statement, because nothing was released")
+    if total.stamp:
+        raise NotAvailableError(
+            f"there is no statement, because the releases are not all private ({total.stamp}): make every "
+            "release with secure noise, in a ledger of its own"
+        )
+    if _has_ledger(report):
+        releases = counted(len(total.entries), "release")
+        extent = f"composed over all {releases} that the ledger had when this fit ended"
+    else:
+        extent = f"for {counted(len(total.entries), 'release')}; other releases about the same data add to it"
+    neighbors = " and ".join(NEIGHBORS[entry] for entry in dict.fromkeys(e.relation for e in total.entries))
+    holders = " and ".join(HOLDERS[entry] for entry in dict.fromkeys(e.trust for e in total.entries))
+    mechanisms = ", ".join(dict.fromkeys(readable(entry.mechanism) for entry in total.entries))
+    stated = any("number of records is public" in readable(text) for text in total.assumptions)
+    sentences = [
+        f"The estimates satisfy ({total.epsilon():.4g}, {total.default_delta:g})-differential privacy for "
+        f"{neighbors.format(unit=total.unit)}, {extent}.",
+        *([] if total.relation != "replace-one" or stated else [RECORDS_ARE_PUBLIC]),
+        f"Mechanisms: {mechanisms}.",
+        f"Trust: {holders}.",
+        *([f"In addition, {UNPROTECTED_RESPONSE}."] if total.response_in_clear else []),
+        *(f"The guarantee assumes: {readable(text)}." for text in total.assumptions),
+        f"Software: privinf {__version__}, secure noise.",
+    ]
+    return " ".join(sentences)
 
 
 def _has_ledger(report: PrivacyReport) -> bool:

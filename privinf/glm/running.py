@@ -204,7 +204,7 @@ def run_fit(
         raise NotAvailableError(f"cov_type='HC1' {CURVED_HC1}")
     request = replace(request, cov_type=covariance.release or "HC0")
     with ExitStack() as stack:
-        stack.enter_context(charged_for(f"{model}: {formula_text(rows.design.user)}"))
+        stack.enter_context(charged_for(f"{model}: {rows.roles.apart(formula_text(rows.design.user))}"))
         fit = prepare_fit(rows, trust, ledger, model, request, spending, stack)
         if fit.plan.curved:
             result = _run_curved(fit)

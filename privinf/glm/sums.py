@@ -304,6 +304,11 @@ class Roles:
         """Return a formula that makes these columns too."""
         return " + ".join([formula, *self.names])
 
+    def apart(self, formula: str) -> str:
+        """Return a formula that `added` made without these columns, which are named after it."""
+        shown = formula.removesuffix("".join(f" + {name}" for name in self.names))
+        return "".join([shown, *(f", {title.lower()}={name}" for title, name in self.described().items())])
+
 
 NO_ROLES = Roles()  # no weights, offset or exposure
 _OFFSET = re.compile(r"\s*\+\s*offset\(\s*(\w+)\s*\)")

@@ -259,9 +259,16 @@ def privacy_note(report: PrivacyReport, records: str) -> str:
     """Return epsilon, delta, the unit of privacy and n as one sentence, and whether the fit is private."""
     delta = report.default_delta
     stamp = f"{report.stamp}. " if report.stamp else ""
+    total = ""
+    if report.place:
+        cumulative = report.cumulative
+        total = (
+            f" All {len(cumulative.entries)} releases in the ledger together: epsilon = "
+            f"{cumulative.epsilon():.4g}{report.stamp_of_others}."
+        )
     return (
         f"{stamp}Differential privacy: epsilon = {report.epsilon(delta):.4g}, delta = {delta:g} "
-        f"({report.unit}, {report.relation}); n = {records}."
+        f"({report.unit}, {report.relation}); n = {records}.{total}"
     )
 
 
