@@ -542,7 +542,11 @@ class SiteResults(Results):
 
     @property
     def interval_epsilon(self) -> float:
-        """Cost of the releases behind one interval: shared part, site's part, nodewise regression, score."""
+        """Cost of the releases behind one interval: shared part, site's part, nodewise regression, score.
+
+        The average slope of all targets is a shared release. Its regressions rest on releases for the other
+        targets, which this cost leaves out; `privacy` counts everything.
+        """
         return self._settings["interval_epsilon"]
 
     @cached_property
