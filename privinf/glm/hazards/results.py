@@ -89,9 +89,8 @@ CUT_FOLLOW_UP = (
     "hazards are not proportional or effects not linear, coefficients differ from those of complete follow-up"
 )
 FAR_RECORDS = (
-    "records far out in {} have less weight; if hazards are not proportional or effects not linear there, "
-    "coefficients of these and of other columns differ from those of Cox's regression; use logarithms, "
-    "tighter bounds or a larger budget"
+    "records far out in {} have less weight; if the model does not hold there, all coefficients differ from "
+    "those of Cox's regression; use logarithms, tighter bounds or a larger budget"
 )
 DECIDED_BY_PRIOR = (
     "the prior influences the coefficients {}; intervals can miss slopes that are large relative to it: use "
