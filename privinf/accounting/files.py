@@ -40,8 +40,8 @@ class LedgerFile(Ledger):
     Parameters
     ----------
     path : path
-        File on a local disk. The first charge creates the file. If the anchor shows that an earlier ledger
-        was in this place, an error is raised.
+        File on a local disk. The first charge creates the file. If the anchor (see `anchor`) shows that there
+        was a ledger at this path before, an error is raised.
     budget : Budget, optional
         Limit of a new ledger. For an existing ledger the same limit may be passed again, but not a different
         limit.

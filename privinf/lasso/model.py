@@ -468,10 +468,11 @@ class DebiasedLasso(Model[LassoModelOptions]):
             paper; only linear heterogeneous fits and ``variant="paper"`` accept it. A budget per interval is
             not a joint guarantee: ledgers and privacy reports always count the joint cost of all intervals.
         precision : {"pooled", "machine"}
-            Rows for the nodewise regressions of heterogeneous fits. With "pooled" (default) the nodewise
-            regressions are fitted to the rows of all sites. With "machine" they are fitted to the rows of
-            each site separately, for sites whose columns have different distributions. Logistic fits always
-            use the rows of each site, because the weights of the rows depend on the site's coefficients.
+            Which rows the nodewise regressions of heterogeneous fits use. With "pooled" (default) the
+            nodewise regressions are fitted to the rows of all sites. With "machine" they are fitted to the
+            rows of each site separately, for sites whose columns have different distributions. Logistic fits
+            always use the rows of each site, because the weights of the rows depend on the site's
+            coefficients.
         precision_sparsity : int, optional
             Number of other columns (neighbors) that each nodewise regression uses, in addition to the
             selected columns (double selection). By default, a linear fit uses the largest number from 4 to 40

@@ -255,7 +255,7 @@ class Schema:
     def shifts(
         self, columns: Mapping[str, tuple[str, ...]], outcome: Iterable[str], params: Floats, bse: Floats
     ) -> tuple[str, ...]:
-        """Return the warnings about released bounds that apply to a fit; declared bounds give no warnings.
+        """Return the warnings of a fit that values outside released bounds may have moved its coefficients.
 
         Parameters
         ----------
