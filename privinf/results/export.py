@@ -378,6 +378,16 @@ class PortableTest(PortableTable):
         test: Any = self
         return tuple(test.rows)
 
+    @property
+    def _ones(self) -> list[str]:
+        """Which of two levels counts as 1, for the axis of a plot; empty where no column has such levels."""
+        return []
+
+    @property
+    def _row_columns(self) -> tuple[str, ...]:
+        """Columns whose values name the rows of a plot; empty where the rows name themselves."""
+        return ()
+
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Plot the estimates with their intervals, in the order of the table.
 
