@@ -29,6 +29,7 @@ TOWERS = {"bounds", "moments", "glm", "modulation", "iwp", "mixing", "lasso", "s
 OLD_ROOMS = {"models", "engines"}  # towers in layers; `models` ends as a facade of names
 # The ground floor: rooms that every room may import, and that import one another alone.
 EVERYWHERE = {
+    "attributes",
     "completeness",
     "errors",
     "typing",
@@ -49,6 +50,7 @@ SINGLE = ("ROOT2", "CONSTANT", "FALSE_SELECTION_RATE")
 BY_STRING = {"privinf.registry", "privinf.cli", "privinf.cli.groups"}
 # The rooms of the floor, and which other rooms each may import besides `EVERYWHERE`.
 FLOOR: dict[str, set[str]] = {
+    "attributes": set(),
     "completeness": set(),
     "errors": set(),
     "typing": set(),
