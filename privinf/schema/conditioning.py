@@ -37,8 +37,9 @@ DEPENDENT_BELOW = 1e-13
 COMPARED_AT_MOST = 200  # columns, so that the comparison takes no more than a moment
 MOST_NAMED = 6  # columns that the error lists
 DEPENDENT = (
-    "the columns {} of the formula are linearly dependent whatever the rows are, so their coefficients "
-    "cannot be estimated: leave one of them out"
+    "the columns {} of the formula are linearly dependent for all rows, or too nearly so for double "
+    "precision, so their coefficients cannot be estimated: leave one of them out, or, for powers of a column, "
+    "use poly(column, degree)"
 )
 REPEATED = 1e13  # condition number of a basis from which on its columns repeat one another
 
@@ -177,7 +178,7 @@ def basis_of(schema: Schema, internal: Sequence[Column], raw: Sequence[Column]) 
 
 
 def refuse_dependent(schema: Schema | None, columns: Sequence[Column]) -> None:
-    """Raise SchemaError if some columns of a formula are linearly dependent whatever the rows are.
+    """Raise SchemaError if some columns of a formula are linearly dependent for all rows, in double precision.
 
     Notes
     -----
@@ -189,9 +190,10 @@ def refuse_dependent(schema: Schema | None, columns: Sequence[Column]) -> None:
     **Privacy.** Reads the schema and the columns alone.
     """
     smooth = [column for column in columns if all(map(is_smooth, column.pieces))]
-    if schema is None or not _dependent(schema, smooth):
+    dependent = [] if schema is None else _dependent(schema, smooth)
+    if not dependent:
         return
-    named = [column.name for column in _dependent(schema, smooth)]
+    named = [column.name for column in dependent]
     names = ", ".join(map(repr, named[:MOST_NAMED])) + (", ..." if len(named) > MOST_NAMED else "")
     raise SchemaError(DEPENDENT.format(names))
 

@@ -138,7 +138,7 @@ class Design:
         return replace(self, columns=internal, raw=self.columns, low=low, high=high, blocks=blocks)
 
     def refuse_dependent(self) -> None:
-        """Raise SchemaError if columns of the formula are linearly dependent whatever the rows are.
+        """Raise SchemaError if columns of the formula are linearly dependent for all rows.
 
         The formula and the schema decide, so a model refuses such a formula before it reads or charges.
         """

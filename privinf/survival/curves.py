@@ -232,9 +232,10 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         import pandas as pd
 
         chosen = self._risk_times() if times is None else np.atleast_1d(np.asarray(times, dtype=np.float64))
-        index = np.minimum(np.searchsorted(self.times, chosen, side="right"), len(self.times) - 1)
+        places = chosen * (1.0 + SAME_TIME)  # a time that differs from an edge by rounding is at it
+        index = np.minimum(np.searchsorted(self.times, places, side="right"), len(self.times) - 1)
         columns = {group: self._columns(place)[6][index] for place, group in enumerate(self.groups)}
-        beyond = chosen >= self.times[-1]
+        beyond = places >= self.times[-1]
         frame = pd.DataFrame(columns, index=pd.Index(chosen, name=self.release.names[0]))
         if beyond.any():
             still = np.clip(np.rint(self._cells.C[:, -1]), 0.0, None)

@@ -50,7 +50,7 @@ from privinf.mechanisms.statistics.families import exponential
 from privinf.mechanisms.statistics.loops import lengths
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp, named
 from privinf.mechanisms.statistics.summands import Ball, Cells, Counts, Outer, Product, Square
-from privinf.mechanisms.statistics.survival import MIDDLE, MOST_INTERVALS
+from privinf.mechanisms.statistics.survival import MIDDLE, MOST_INTERVALS, SAME_TIME
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.typing import Floats
 from privinf.validation import check_array, check_choice
@@ -104,10 +104,11 @@ class _FollowUp:
         ends = edges[last]
         time = made_finite(rows.block.response.astype(np.float64))
         status = rows.block.features[:, int(args["status"])]
-        event = (status > MIDDLE) & (time <= ends) & (last > 0)
+        same = 1.0 + SAME_TIME  # a time that differs from an edge by rounding is at it, as in the cells
+        event = (status > MIDDLE) & (time <= ends * same) & (last > 0)
         time = np.clip(time, 0.0, ends)
-        place = np.minimum(np.searchsorted(edges[1:], time, side="left"), len(increments) - 1)
-        after = time - edges[place]
+        place = np.minimum(np.searchsorted(edges[1:] * same, time, side="left"), len(increments) - 1)
+        after = np.minimum(time - edges[place], np.diff(edges)[place])
         self.base = []
         self.residuals = []
         self.size = np.zeros(len(self.risk))
