@@ -49,7 +49,7 @@ COMMANDS = {
     ),
     "report": (
         "privinf.cli.fits:report_command",
-        "Write a saved result (.npz) as an HTML page.",
+        "Write a saved fit or saved survival curves (.npz) as an HTML page.",
     ),
     "schema": (
         "privinf.cli.schemas:schema_group",

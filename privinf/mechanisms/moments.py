@@ -438,7 +438,7 @@ class Moments:
             )
         if self.trust == "local" or cov_type in (None, "nonrobust"):
             return False, 0
-        if units > BLOCK_ROWS:
+        if not can_cluster(units):
             raise NotAvailableError(
                 f"cov_type='cluster' is available for at most {BLOCK_ROWS} rows per privacy unit: "
                 "declare a smaller max_rows="
@@ -495,6 +495,11 @@ class Moments:
 
 
 # ---- rows with missing values, which are dropped
+
+
+def can_cluster(max_rows: int) -> bool:
+    """Whether the residual moments of units of so many rows can be summed by unit."""
+    return max_rows <= BLOCK_ROWS
 
 
 def moment_columns(design: Design, missing: Missing) -> Flags:

@@ -17,9 +17,8 @@ from privinf.inference.ends import at_an_end
 from privinf.inference.estimate import is_positive_definite
 from privinf.inference.linear_scores import LEAST_MOMENT_STRENGTH, LargeSample, homoskedastic_variance
 from privinf.inference.solution import TOTALS_EQUATION, semidefinite, totals_noise_terms
-from privinf.mechanisms.moments import complete_rows_of, moment_columns
+from privinf.mechanisms.moments import can_cluster, complete_rows_of, moment_columns
 from privinf.mechanisms.statistics.moments import MomentLayout
-from privinf.mechanisms.sums import BLOCK_ROWS
 from privinf.release_kinds import MomentsNoiseModel
 from privinf.releases import Release
 from privinf.results import Results
@@ -499,7 +498,7 @@ ROW_SUMS = (
 
 def default_covariance(schema: Schema | None, trust: Trust) -> CovWord | None:
     """Return the covariance of a fit that names none: by units of several rows in one table, else None."""
-    several = schema is not None and 1 < schema.max_rows <= BLOCK_ROWS
+    several = schema is not None and schema.max_rows > 1 and can_cluster(schema.max_rows)
     return "cluster" if trust == "central" and several else None
 
 

@@ -38,7 +38,7 @@ COMPARED_AT_MOST = 200  # columns, so that the comparison takes no more than a m
 MOST_NAMED = 6  # columns that the error lists
 DEPENDENT = (
     "the columns {} of the formula are linearly dependent for all rows, or too nearly so for double "
-    "precision, so their coefficients cannot be estimated: leave one of them out, or, for powers of a column, "
+    "precision, so their coefficients cannot be estimated: leave one of them out; for powers of a column, "
     "use poly(column, degree)"
 )
 REPEATED = 1e13  # condition number of a basis from which on its columns repeat one another
@@ -178,7 +178,7 @@ def basis_of(schema: Schema, internal: Sequence[Column], raw: Sequence[Column]) 
 
 
 def refuse_dependent(schema: Schema | None, columns: Sequence[Column]) -> None:
-    """Raise SchemaError if some columns of a formula are linearly dependent for all rows, in double precision.
+    """Raise SchemaError if some columns of a formula are linearly dependent for all rows.
 
     Notes
     -----

@@ -26,9 +26,9 @@ DOUBLE_BYTES = 8  # bytes of a double
 WHOLE_DOUBLES = 2.0**53  # size below which doubles hold every integer
 
 MISSING_VALUES = (
-    "column {!r} has missing values. Pass missing='drop' where it is available, or remove the rows in which "
-    "it is missing (the number of remaining rows then counts as public), or pass "
-    "missing='impute-public', with which estimates are usually biased"
+    "column {!r} has missing values. Pass missing='drop' where it is available (on the command line: "
+    "--missing), or remove the rows in which it is missing (the number of remaining rows then counts as "
+    "public), or pass missing='impute-public', with which estimates are usually biased"
 )
 INFINITE = (
     "column {!r} has infinite values; replace these values first, or remove their rows. The number of "
