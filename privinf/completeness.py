@@ -65,7 +65,10 @@ class CompleteRows:
         coefficients : int
             Number of coefficients that are to be estimated from the rows.
         """
-        least = min(max(coefficients + 1, math.ceil(LEAST_SHARE * n)), n)
+        return cls._at_least(min(max(coefficients + 1, math.ceil(LEAST_SHARE * n)), n), total, sd, n)
+
+    @classmethod
+    def _at_least(cls, least: int, total: float, sd: float, n: int) -> Self:
         return cls(
             rows=round(min(max(float(total), least), n)),
             sd=float(sd),
@@ -96,7 +99,7 @@ class CompleteRows:
             Standard deviation of its noise.
         n : int
         """
-        return cls(rows=round(min(max(float(total), 2.0), n)), sd=float(sd), of=n)
+        return cls._at_least(min(2, n), total, sd, n)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self | None:

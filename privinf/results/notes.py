@@ -42,9 +42,14 @@ COMPLETE_ROWS = (
 )
 # The same where the noisy number is below the least that a fit uses.
 FEW_COMPLETE_ROWS = (
-    "At most {:,} of {:,} rows are complete (95% interval {:,} to {:,}), so one or more columns may be "
-    "almost entirely missing. The fit uses {:,} as their number, which is the least that it uses and may be "
-    "too large."
+    "Probably at most {:,} of {:,} rows are complete (95% interval {:,} to {:,}), so one or more columns may "
+    "be almost entirely missing. The number of observations is set to {:,}, which is the least that is used "
+    "and may be too large."
+)
+# The same without noise, where these rows are counted.
+FEW_COUNTED_ROWS = (
+    "Only {:,} of {:,} rows are complete, so one or more columns may be almost entirely missing. The "
+    "number of observations is set to {:,}, which is the least that is used and is too large."
 )
 # The same of a fit without noise, which counts them.
 COUNTED_ROWS = "{:,} of {:,} rows are complete, and the estimates describe these rows."
@@ -234,12 +239,14 @@ def complete_sample_notes(complete: CompleteRows | None) -> tuple[Note, ...]:
 
 def complete_text(complete: CompleteRows) -> str:
     """Return the sentence on how many rows are complete: an interval, or without noise the number."""
-    if complete.is_raised:
-        low, high = complete.interval
-        return FEW_COMPLETE_ROWS.format(high, complete.of, low, high, complete.rows)
+    low, high = complete.interval
+    if complete.is_exact and complete.total is not None:
+        return FEW_COUNTED_ROWS.format(round(complete.total), complete.of, complete.rows)
     if complete.is_exact:
         return COUNTED_ROWS.format(complete.rows, complete.of)
-    return COMPLETE_ROWS.format(complete.rows, complete.of, *complete.interval)
+    if complete.is_raised:
+        return FEW_COMPLETE_ROWS.format(high, complete.of, low, high, complete.rows)
+    return COMPLETE_ROWS.format(complete.rows, complete.of, low, high)
 
 
 def target_notes(report: PrivacyReport) -> tuple[Note, ...]:

@@ -25,7 +25,7 @@ from privinf.results.rendering import (
 )
 from privinf.schema import Factor, Schema
 from privinf.stats import base
-from privinf.stats.groups import LEAST_RANK, GroupModel, clip_cautions, contrast_weights
+from privinf.stats.groups import LEAST_RANK, GroupModel, clip_cautions, contrast_set, contrast_weights
 from privinf.stats.quantiles import CoreClip, clipped_group_means, clipped_groups
 from privinf.typing import (
     Alternative,
@@ -251,19 +251,14 @@ class GroupsResult(base.StatResult):
         c = contrast_weights(weights, self.groups)
         model = GroupModel.released(self.release, self.clip)
         unit = self.release.half[0]
-        means = model.means
-        low, high = model.mean_sets(level)
-        ends = np.where(c > 0.0, low, high), np.where(c > 0.0, high, low)
-        estimate = float(c @ means)
-        below, above = (math.sqrt(float(((c * (end - means)) ** 2).sum())) for end in ends)
+        low, high = contrast_set(model, c, level)
         sd = math.sqrt(float(((c * model.mean_sds()) ** 2).sum()))
-        span = 0.5 * _range(model) * float(np.abs(c).sum())
         row = base.EstimateRow(
             name=" ".join(f"{x:+g}[{g}]" for x, g in zip(c, base.cell_names(self.release), strict=True) if x),
-            estimate=unit * estimate,
+            estimate=unit * float(c @ model.means),
             bse=unit * sd,
-            low=unit * max(estimate - below, -span),
-            high=unit * min(estimate + above, span),
+            low=unit * low,
+            high=unit * high,
         )
         return self._with_rows("Contrast of Groups", (row,), level)
 
@@ -842,7 +837,12 @@ def _unseen(release: SampleSums, clip: MeanClip, rows: Sequence[base.EstimateRow
     if not affected:
         return ()
     _, name, shift = max(affected)
-    return ((HeavyTailWarning, UNSEEN_BY.format(clip.changed(), release.nobs, name, shift)),)
+    return ((HeavyTailWarning, UNSEEN_BY.format(clip.changed(), _values(release), name, shift)),)
+
+
+def _values(release: SampleSums) -> int:
+    """Return the number of rows with a value, which is an estimate where the others were dropped."""
+    return release.nobs if release.complete is None else release.complete.rows
 
 
 def _range(model: GroupModel) -> float:
@@ -929,11 +929,11 @@ def _group_notes(release: SampleSums, clip: CoreClip | MeanClip | None) -> tuple
     elif isinstance(clip, CoreClip):
         target = (Note(clip.note(), "header"),)
     else:
-        target = _clip_notes(clip, model, base.cell_names(release))
+        target = _clip_notes(clip, model, release)
     return (*target, RARE.format(", ".join(hidden))) if hidden else target
 
 
-def _clip_notes(clip: MeanClip, model: GroupModel, names: Sequence[str]) -> tuple[Note, ...]:
+def _clip_notes(clip: MeanClip, model: GroupModel, release: SampleSums) -> tuple[Note, ...]:
     """Return the notes on clipping whose effect is part of the intervals of means."""
     visible = np.flatnonzero(np.maximum(3.0 * model.a, 1.0) < model.N)
     if not clip.shift(model.n):
@@ -943,8 +943,8 @@ def _clip_notes(clip: MeanClip, model: GroupModel, names: Sequence[str]) -> tupl
     else:
         smallest = int(visible[np.argmin(model.N[visible])])
         shift = clip.shift(float(model.N[smallest]))
-        note = SHIFTED_GROUPS.format(clip.low, clip.high, names[smallest], shift)
-    return Note(note, "header"), Note(clip.counts(model.n), "detail")
+        note = SHIFTED_GROUPS.format(clip.low, clip.high, base.cell_names(release)[smallest], shift)
+    return Note(note, "header"), Note(clip.counts(_values(release)), "detail")
 
 
 def _among(clip: CoreClip | None) -> str:

@@ -14,8 +14,8 @@ each with noise of sd a (of P: b). Counts are projected on the public n, which l
     derivatives by the counts are x = -(S_h + D N_h)/n and y = (S_g - D N_g)/n. The interval is where f(D)^2
     is at most t^2 times it. Where the noise hides a group, it is the full range of the public bounds. A mean,
     likewise, from S_g - mu N_g.
-**Contrasts** of more groups combine the means' intervals (Zou and Donner's MOVER); simultaneous ones take
-    the quantile of the largest |f|/sd over all pairs in simulated releases.
+**Contrasts** of more groups combine the means' intervals (Zou and Donner's MOVER); simultaneous intervals of
+    all pairs take the quantile of the largest |f|/sd over these pairs in simulated releases.
 
 **Rows without a value** (`missing="drop"`) are one more group, of which only the count is used. Counts are
     projected on the public n, which leaves them a^2 (I - 11'/(k + 1)), and n above is the projected number of
@@ -27,7 +27,9 @@ each with noise of sd a (of P: b). Counts are projected on the public n, which l
     values by at most B above and C below (`MeanClip`), so that it has moved that of any group by a c within
     [-C, B]. The interval of a mean holds every m that S + c - m N does not reject for some such c: from the
     lower end at c = -C to the upper one at c = B. Within one difference the extremes are S_g + B, S_h - C and
-    S_g - C, S_h + B, as the two tails are bounded separately. A p-value is the largest one over c.
+    S_g - C, S_h + B, as the two tails are bounded separately. A p-value is the largest one over c. A contrast
+    combines the intervals for c = 0, whose errors are independent, and adds what clipping may have cut. That
+    is not random, so it adds linearly: each tail may lie in the group that moves the contrast most.
 
 Simulated releases have normal values of the released counts, means and spreads, and noise of the release's
 distribution. With Laplace noise p-values are the larger ones of these releases and of the distribution above,
@@ -338,6 +340,21 @@ class GroupModel:
         high = self._mean_sets_at(quantiles, limit, sampling=sampling, shift=tails.above)[1]
         return np.maximum(low, tails.low), np.minimum(high, tails.high)
 
+    def unlimited_sets(self, level: float) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return the ends of the means of clipped values, and how far clipping may move each down and up.
+
+        With `tails` no bounds limit these sets: they are infinite where the noise hides a group.
+        """
+        if self.tails is None:
+            low, high = self.mean_sets(level)
+            return low, high, np.zeros(low.shape), np.zeros(low.shape)
+        quantiles = self._mean_quantiles(level)
+        low, high = self._mean_sets_at(quantiles, math.inf, sampling=True)
+        lowest = self._mean_sets_at(quantiles, math.inf, sampling=True, shift=-self.tails.below)[0]
+        highest = self._mean_sets_at(quantiles, math.inf, sampling=True, shift=self.tails.above)[1]
+        with np.errstate(invalid="ignore"):  # infinite ends, which nothing moves
+            return low, high, np.nan_to_num(low - lowest), np.nan_to_num(highest - high)
+
     def _mean_quantiles(self, level: float) -> Floats:
         """Return the quantiles of |S - m N| over its sd, sampling and noise together."""
         (R, noise), a2 = self.squares(), self.a**2
@@ -491,6 +508,24 @@ def quadratic_set(A: Floats, B: Floats, C: Floats, limit: float) -> tuple[Floats
 
 
 # ---- results
+
+
+def contrast_set(model: GroupModel, c: Floats, level: float) -> tuple[float, float]:
+    """Return the ends of a contrast: errors of means as a root sum of squares, and what clipping may move.
+
+    A contrast with a group that the noise hides has the full range of the bounds where means are those of
+    values before they were clipped, as the difference of a pair.
+    """
+    estimate = float(c @ model.means)
+    span = 0.5 * (2.0 if model.tails is None else model.tails.range) * float(np.abs(c).sum())
+    low, high, down, up = model.unlimited_sets(level)
+    sides = []
+    for lower, upper, fall, rise in ((low, high, down, up), (high, low, up, down)):
+        end = np.where(c > 0.0, lower, np.where(c < 0.0, upper, model.means))
+        moves = np.abs(c) * np.where(c > 0.0, fall, rise)
+        cut = float(moves[c > 0.0].max() + moves[c < 0.0].max())
+        sides.append(math.sqrt(float(((c * (end - model.means)) ** 2).sum())) + cut)
+    return max(estimate - sides[0], -span), min(estimate + sides[1], span)
 
 
 def contrast_weights(weights: Sequence[float] | Mapping[Label, float], groups: tuple[Any, ...]) -> Floats:

@@ -15,7 +15,7 @@ from privinf.errors import ArgumentError, LargeDeltaWarning, NotAvailableError, 
 from privinf.federation import InProcessFederation, Site, SitePolicy
 from privinf.mechanisms.rows import Rows
 from privinf.release_kinds import check_kind
-from privinf.results.notes import COMPLETE_SAMPLE_TARGET, COMPLETE_TARGET
+from privinf.results.notes import COMPLETE_SAMPLE_TARGET, COMPLETE_TARGET, complete_text
 
 N = 3000
 SCHEMA = pi.Schema(
@@ -345,6 +345,28 @@ def test_the_interval_of_complete_rows_is_about_the_number_before_it_is_raised()
     assert CompleteRows.sum_of([enough, enough]).total is None
 
 
+def test_a_noisy_count_of_hardly_any_complete_rows_keeps_its_interval():
+    few = CompleteRows.from_count(-500.0, 30.0, 1000)
+    assert (few.rows, few.interval, few.is_raised) == (2, (0, 0), True)
+    assert complete_text(few).startswith(
+        "Probably at most 0 of 1,000 rows are complete (95% interval 0 to 0)"
+    )
+    assert CompleteRows.from_count(1.5, 30.0, 1000).interval == (0, 61)
+    enough = CompleteRows.from_count(900.0, 30.0, 1000)
+    assert (enough.rows, enough.is_raised) == (900, False)
+    assert CompleteRows.from_count(2e9, 30.0, 1000).rows == 1000
+
+
+def test_counted_rows_have_no_interval():
+    counted = complete_text(CompleteRows.from_sum(3.0, 0.0, 1000, 4))
+    assert counted.startswith("Only 3 of 1,000 rows are complete")
+    assert "interval" not in counted
+    assert "is set to 20" in counted
+    assert complete_text(CompleteRows.from_sum(30.0, 0.0, 1000, 4)).startswith(
+        "30 of 1,000 rows are complete,"
+    )
+
+
 @pytest.mark.parametrize("complete", [0, 30, 60])
 def test_few_complete_rows_are_stated_with_an_interval_that_covers(complete):
     rows = table().assign(x=lambda frame: frame["z"] / 2.0)
@@ -359,7 +381,7 @@ def test_few_complete_rows_are_stated_with_an_interval_that_covers(complete):
             low, high = fit._context.complete.interval
             covered.append(low <= complete <= high)
             (text,) = [text for text in fit.notes if "rows are complete" in text]
-            if text.startswith("At most"):
+            if text.startswith("Probably at most"):
                 assert "almost entirely missing" in text
                 assert f"(95% interval {low} to {high})" in text
         assert sum(covered) >= 5
@@ -369,7 +391,7 @@ def test_without_noise_the_number_of_complete_rows_is_the_counted_one():
     rows = table().assign(x=lambda frame: frame["z"] / 2.0)
     rows.loc[10:, "x"] = np.nan
     fit = pi.OLS.from_formula("y ~ x", rows, schema=SCHEMA, missing="drop").fit(**NO_NOISE)
-    assert any(text.startswith("At most 10 of 3,000 rows are complete") for text in fit.notes)
+    assert any(text.startswith("Only 10 of 3,000 rows are complete, so") for text in fit.notes)
 
 
 # ---- designs of sites

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from statsmodels.stats.oneway import anova_oneway
 import privinf as pi
 from privinf.errors import ArgumentError, ChangedTargetWarning, HeavyTailWarning
 from privinf.mechanisms.distribution import NoisyCDF
-from privinf.stats.groups import GroupModel
+from privinf.stats.groups import CutTails, GroupModel, contrast_set
 from privinf.stats.quantiles import core_clip
 
 LEVELS = ["a", "b", "c"]
@@ -88,6 +89,70 @@ def test_what_clipping_may_have_cut_is_part_of_every_interval():
     assert (aware.sds(first, second) == unaware.sds(first, second)).all()
     t, _ = aware.differences(first, second)
     assert (np.abs(t) <= np.abs(unaware.differences(first, second)[0])).all()
+
+
+def cut_groups(counts, below, above, noise=(5.0, 5.0)):
+    """Return groups of mean 0 and sd 0.3, of any of which clipping may have cut these parts of the sum."""
+    N = np.array(counts, dtype=np.float64)
+    model = GroupModel.from_sums(N, np.zeros(len(N)), N - 0.09 * N, int(N.sum()), noise)
+    return replace(model, tails=CutTails(below=below, above=above, low=-30.0, high=30.0))
+
+
+@pytest.mark.parametrize("counts", [(4000, 4000), (4000, 700), (9000, 60)])
+@pytest.mark.parametrize("shift", [0.0, 20.0, 80.0, 320.0])
+def test_a_pair_as_a_contrast_is_not_shorter_than_as_a_difference(counts, shift):
+    """The shift was in the root sum of squares: at 8 sds the interval covered in 10% of runs, not 95%."""
+    for below, above in ((shift, shift), (0.0, shift), (shift, 0.0)):
+        model = cut_groups(counts, below, above)
+        low, high = contrast_set(model, np.array([1.0, -1.0]), 0.95)
+        (least, most), _ = model.first_difference(0.95)
+        assert low <= least + 3e-3 * abs(least)
+        assert high >= most - 3e-3 * abs(most)
+        assert high - low >= most - least
+
+
+def test_what_clipping_may_have_cut_adds_linearly_to_a_contrast():
+    c = np.array([0.5, 0.5, -1.0, 0.0])
+    counts = (4000, 2000, 5000, 3)
+    low, high = contrast_set(cut_groups(counts, 0.0, 0.0), c, 0.95)
+    for below, above in ((100.0, 0.0), (0.0, 100.0), (200.0, 50.0)):
+        found = contrast_set(cut_groups(counts, below, above), c, 0.95)
+        down = 0.5 * below / 2000 + above / 5000
+        up = 0.5 * above / 2000 + below / 5000
+        assert found == pytest.approx((low - down, high + up), abs=1e-3)
+    hidden = contrast_set(cut_groups(counts, 1.0, 1.0), np.array([1.0, 0.0, 0.0, -1.0]), 0.95)
+    assert hidden == (-60.0, 60.0)
+
+
+def test_a_contrast_agrees_with_the_pair_of_a_release():
+    result, truth = lognormal_means(600, 20_000, 1, epsilon=1, delta=1e-6)
+    low, high = ends(result.contrast([1, 0, -1]).table)
+    lower, upper = ends(result.pairwise(simultaneous=False).table)
+    assert low[0] <= lower[1] + 1e-3
+    assert high[0] >= upper[1] - 1e-3
+    assert low[0] <= truth[0] - truth[2] <= high[0]
+
+
+def test_rows_without_a_value_are_not_among_the_values_that_clipping_changed():
+    rng = np.random.default_rng(0)
+    g = np.array(GROUPS)[rng.choice(3, 20_000, p=SHARES)]
+    y = np.where(rng.random(20_000) < 0.25, np.nan, np.exp(1.0 + rng.normal(0.0, 0.6, 20_000)))
+    with pytest.warns(HeavyTailWarning, match="values, clipping may"):
+        result = pi.stats.mean(
+            y,
+            by=g,
+            levels=GROUPS,
+            bounds=(0, 600),
+            clip="auto",
+            missing="drop",
+            epsilon=1,
+            delta=1e-6,
+            rng=1,
+        )
+    values = result.release.complete.rows
+    assert abs(values - 15_000) < 500
+    assert f"of {values} values" in result.cautions[0][1].lower()
+    assert sum(f"Of {values} values" in note for note in result.notes) >= 1
 
 
 def test_a_group_that_the_noise_hides_has_the_public_bounds_as_its_interval():
