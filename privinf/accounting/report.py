@@ -6,16 +6,19 @@ import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
 
 from scipy.special import ndtr, ndtri
 
 from privinf.accounting.budget import DEFAULT_DELTA, Budget
+from privinf.accounting.calibration import sum_up
 from privinf.accounting.composition import ParallelTotal, Total, available, compose
 from privinf.accounting.entries import LedgerEntry, check_joined, stamp_of
 from privinf.accounting.ledger import Ledger, account_of
-from privinf.accounting.scopes import total_of
+from privinf.accounting.losses import PureLoss
+from privinf.accounting.scopes import partition_of, total_of
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.typing import Relation, ReportSubject, TrustModel
@@ -28,7 +31,6 @@ from privinf.validation import (
     error_text,
     shown,
 )
-from privinf.version import __version__
 from privinf.wire import Assumptions, readable
 
 if TYPE_CHECKING:
@@ -62,23 +64,33 @@ HEADINGS: dict[ReportSubject, str] = {
 }
 # Spending of a fit from an earlier release.
 NOTHING_SPENT = "nothing, because the release that it uses was charged earlier"
-# What a statement for a paper says of neighboring relations and trust models.
+# What a statement for a paper says of neighboring relations and trust models. It must be true of every report
+# that is not refused: a report knows what was assumed of the people who held the rows, and not who they were.
 NEIGHBORS: dict[Relation, str] = {
-    "replace-one": "replacing one {unit}",
-    "zero-out": "replacing one {unit} by one that contributes nothing",
-    "metric": "changing one {unit} by a bounded distance",
+    "replace-one": "replacing {unit}",
+    "zero-out": "replacing {unit} by a contribution of zero",
 }
+SINGLE_ROWS = ("record", "person")  # units of one row each
 HOLDERS: dict[TrustModel, str] = {
     "central": "a curator was trusted with the rows",
     "server": "the sites were trusted with their rows, and a server with their sums",
-    "secure-sum": "the sites were trusted with their rows, and no server saw the sum of a single site",
-    "local": "nobody was trusted, because every record was noised by its own holder",
-    "per-party": "every party was trusted with its own columns alone",
+    "secure-sum": (
+        "the guarantee needs each site to be trusted with its own rows, but no server to be trusted with the "
+        "sum of a single site"
+    ),
+    "local": "the guarantee needs no trusted curator if each {unit} is noised by its own holder",
+    "per-party": "the guarantee needs each party to be trusted with its own columns alone",
 }
+DISJOINT_PARTS = "the groups of the disjoint parts of the ledger were fixed before the data were seen"
+# Ends the reason why there is no statement.
+BY_HAND = (
+    '; write the paragraph by hand, from the template under "An example paragraph" in docs/howto/report.md'
+)
+NO_STATEMENT = "there is no privacy statement, because "
 RECORDS_ARE_PUBLIC = "The number of records is public."
 LEDGER = "Ledger at the end of this fit"
 # Where releases are counted that the ledger itself does not hold.
-LEDGER_AND_OTHERS = "Ledger at the end of this fit, including {} that {} charged to another ledger"
+INCLUDING_OTHERS = "including {} that {} charged to another ledger"
 # Numbers of a line in the table of releases.
 _FIGURES = ("sensitivity", "noise_scale", "mu", "rho", "epsilon")
 # Of `PrivacyReport.releases`.
@@ -296,6 +308,11 @@ class PrivacyReport:
         return f"{before}: epsilon {self.cumulative.epsilon():.4g} in total{self.stamp_of_others}"
 
     @property
+    def others_included(self) -> str:
+        """Text on the releases in the total that were charged to another ledger; empty without any."""
+        return _including_others(self) if self.elsewhere else ""
+
+    @property
     def stamp_of_others(self) -> str:
         """Text with a comma and the stamp of the total (such as NOT PRIVATE); empty without a stamp.
 
@@ -313,12 +330,15 @@ class PrivacyReport:
         Returns
         -------
         str
-            The sentences. The source of the bounds is not among them, because privinf does not know it.
+            The sentences. The source of the bounds and the version of the software are not among them,
+            because a report does not contain them. Epsilon and delta are rounded up.
 
         Raises
         ------
         NotAvailableError
             Raised if some noise was seeded or zero, or if nothing was released: there is no guarantee then.
+            Also raised if the sentences do not fit the guarantee: for metric privacy, bounds from the data,
+            a response without noise, releases with different units or trust models, or an infinite epsilon.
         """
         return _statement(self)
 
@@ -652,9 +672,36 @@ def _report_html(report: PrivacyReport) -> str:
     return "".join([*parts, "</div>"])
 
 
+def rounded_up(value: float, digits: int) -> str:
+    """Return a number with so many significant digits as text; the text is never below the number."""
+    up = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
+    return f"{float(up):.{digits}g}"
+
+
 def _statement(report: PrivacyReport) -> str:
     """Return the sentences of `PrivacyReport.statement`."""
     total = report.cumulative
+    _check_statable(total)
+    relation, trust = total.entries[0].relation, total.entries[0].trust
+    neighbors = NEIGHBORS[relation].format(unit=_replaced(total.unit))
+    mechanisms = ", ".join(dict.fromkeys(readable(entry.mechanism) for entry in total.entries))
+    assumed = [readable(text) for text in total.assumptions]
+    if any(partition_of(part) is not None for entry in total.entries for part in entry.scope):
+        assumed.append(DISJOINT_PARTS)
+    stated = relation != "replace-one" or any("number of records is public" in text for text in assumed)
+    sentences = [
+        f"{_releases_of(report)} {_guarantee(total)} for {neighbors}, {_extent(report)}.",
+        *([] if stated else [RECORDS_ARE_PUBLIC]),
+        f"Mechanisms: {mechanisms}.",
+        f"Trust: {HOLDERS[trust].format(unit=total.unit)}.",
+        *([f"The guarantee assumes: {'; '.join(assumed)}."] if assumed else []),
+        "Software: privinf, secure noise.",
+    ]
+    return " ".join(sentences)
+
+
+def _check_statable(total: PrivacyReport) -> None:
+    """Raise NotAvailableError for releases whose guarantee does not fit the sentences of a statement."""
     if not total.entries:
         raise NotAvailableError("there is no statement, because nothing was released")
     if total.stamp:
@@ -662,26 +709,80 @@ def _statement(report: PrivacyReport) -> str:
             f"there is no statement, because the releases are not all private ({total.stamp}): make every "
             "release with secure noise, in a ledger of its own"
         )
-    if _has_ledger(report):
-        releases = counted(len(total.entries), "release")
-        extent = f"composed over all {releases} that the ledger had when this fit ended"
+    relations, units, trusts = (
+        list(dict.fromkeys(values))
+        for values in zip(
+            *((entry.relation, entry.unit, entry.trust) for entry in total.entries), strict=True
+        )
+    )
+    reasons = {
+        "some release has a guarantee in metric privacy, which depends on the distance between two values of "
+        "a unit": "metric" in relations,
+        "bounds were taken from the data, and the guarantee does not cover them": (
+            Assumptions.DATA_BOUNDS in total.assumptions
+        ),
+        "the response was released without noise, and the guarantee covers only the other columns": (
+            total.response_in_clear
+        ),
+        f"the releases protect different units ({', '.join(units)})": len(units) > 1,
+        f"the releases have different trust models ({', '.join(trusts)})": len(trusts) > 1,
+        f"epsilon is infinite at delta = {total.default_delta:g}": math.isinf(total.epsilon()),
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise NotAvailableError(NO_STATEMENT + reason + BY_HAND)
+
+
+def _replaced(unit: str) -> str:
+    """Return what neighboring tables differ in."""
+    if unit in SINGLE_ROWS:
+        return f"one {unit}"
+    return "all rows of one site" if unit == "client" else f"all rows of one {unit}"
+
+
+def _party_of(report: PrivacyReport) -> str:
+    """Return the party that made all releases of a report; empty if there are several or none."""
+    parties = {entry.party for entry in report.cumulative.entries}
+    return parties.pop() if len(parties) == 1 else ""
+
+
+def _releases_of(report: PrivacyReport) -> str:
+    if party := _party_of(report):
+        return f"The releases of party {party} satisfy"
+    return "The releases satisfy" if report.subject in ("release", "ledger") else "The estimates satisfy"
+
+
+def _guarantee(total: PrivacyReport) -> str:
+    """Return the guarantee with figures that are rounded up; delta is 0 if every mechanism is pure."""
+    if all(isinstance(entry.loss, PureLoss) for entry in total.entries):
+        joint = total._total()
+        worlds = joint.worlds if isinstance(joint, ParallelTotal) else (joint,)
+        epsilon, delta = max(sum_up(world.pure) for world in worlds), 0.0
     else:
-        extent = f"for {counted(len(total.entries), 'release')}; other releases about the same data add to it"
-    neighbors = " and ".join(NEIGHBORS[entry] for entry in dict.fromkeys(e.relation for e in total.entries))
-    holders = " and ".join(HOLDERS[entry] for entry in dict.fromkeys(e.trust for e in total.entries))
-    mechanisms = ", ".join(dict.fromkeys(readable(entry.mechanism) for entry in total.entries))
-    stated = any("number of records is public" in readable(text) for text in total.assumptions)
-    sentences = [
-        f"The estimates satisfy ({total.epsilon():.4g}, {total.default_delta:g})-differential privacy for "
-        f"{neighbors.format(unit=total.unit)}, {extent}.",
-        *([] if total.relation != "replace-one" or stated else [RECORDS_ARE_PUBLIC]),
-        f"Mechanisms: {mechanisms}.",
-        f"Trust: {holders}.",
-        *([f"In addition, {UNPROTECTED_RESPONSE}."] if total.response_in_clear else []),
-        *(f"The guarantee assumes: {readable(text)}." for text in total.assumptions),
-        f"Software: privinf {__version__}, secure noise.",
-    ]
-    return " ".join(sentences)
+        epsilon, delta = total.epsilon(), total.default_delta
+    return f"({rounded_up(epsilon, 4)}, {rounded_up(delta, 6)})-differential privacy"
+
+
+def _extent(report: PrivacyReport) -> str:
+    """Return which releases a statement covers, and which it leaves out."""
+    number = len(report.cumulative.entries)
+    releases = counted(number, "release")
+    end = "this report was made" if report.subject in ("release", "ledger") else "this fit ended"
+    if _party_of(report):
+        return (
+            f"for {releases} of this party; other releases about the same data, including those of other "
+            "parties, add to it"
+        )
+    if not _has_ledger(report):
+        return f"for {releases}; other releases about the same data add to it"
+    if report.elsewhere:
+        return (
+            f"composed over {releases}: the releases that the ledger had when {end}, "
+            f"{_including_others(report)}; other releases of that ledger add to it"
+        )
+    if number == 1:
+        return f"for the only release that the ledger had when {end}"
+    return f"composed over all {releases} that the ledger had when {end}"
 
 
 def _has_ledger(report: PrivacyReport) -> bool:
@@ -689,9 +790,11 @@ def _has_ledger(report: PrivacyReport) -> bool:
 
 
 def _ledger_heading(report: PrivacyReport) -> str:
-    if not report.elsewhere:
-        return LEDGER
-    return LEDGER_AND_OTHERS.format(
+    return f"{LEDGER}, {_including_others(report)}" if report.elsewhere else LEDGER
+
+
+def _including_others(report: PrivacyReport) -> str:
+    return INCLUDING_OTHERS.format(
         counted(report.elsewhere, "release"), "was" if report.elsewhere == 1 else "were"
     )
 

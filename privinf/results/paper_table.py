@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.accounting import PrivacyReport
+from privinf.accounting.report import rounded_up
 from privinf.error_boundary import POSITIONAL, error_boundary, refuses
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.export import Export, caution_kinds
@@ -262,12 +263,15 @@ def privacy_note(report: PrivacyReport, records: str) -> str:
     total = ""
     if report.place:
         cumulative = report.cumulative
+        number, others = len(cumulative.entries), cumulative.others_included
         total = (
-            f" All {len(cumulative.entries)} releases in the ledger together: epsilon = "
-            f"{cumulative.epsilon():.4g}{report.stamp_of_others}."
+            f" All {number} releases in the ledger{f', {others},' if others else ''} together: epsilon = "
+            f"{rounded_up(cumulative.epsilon(), 4)}{report.stamp_of_others}."
+            f"{' Other releases of that ledger add to it.' if others else ''}"
         )
     return (
-        f"{stamp}Differential privacy: epsilon = {report.epsilon(delta):.4g}, delta = {delta:g} "
+        f"{stamp}Differential privacy: epsilon = {rounded_up(report.epsilon(delta), 4)}, "
+        f"delta = {rounded_up(delta, 6)} "
         f"({report.unit}, {report.relation}); n = {records}.{total}"
     )
 
