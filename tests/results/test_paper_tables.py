@@ -14,6 +14,7 @@ from statsmodels.iolib.summary2 import summary_col
 
 import privinf as pi
 from privinf.accounting import PrivacyReport
+from privinf.accounting.report import rounded_up
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.results import Results
@@ -42,7 +43,7 @@ def test_latex_has_rules_escapes_and_a_note(result):
         assert part in text
     assert r"\caption{Wages \& more}" in text
     assert "0.500 & 0.100" in text
-    assert f"epsilon = {result.privacy.epsilon(1e-5):.4g}, delta = 1e-05" in text
+    assert f"epsilon = {rounded_up(result.privacy.epsilon(1e-5), 4)}, delta = 1e-05" in text
     assert "n = 1,234" in text
     for environment in ("table", "threeparttable", "tabular", "tablenotes"):
         assert text.count(rf"\begin{{{environment}}}") == text.count(rf"\end{{{environment}}}") == 1
@@ -186,7 +187,7 @@ def test_a_test_is_a_table_with_its_statistic_in_the_note():
     assert name == "a_1"
     assert f"statistic = {test.statistic:.4f} (df = 1.0, " in text
     assert f"p = {test.pvalue:.4g}." in text
-    assert f"epsilon = {test.privacy.epsilon():.4g}, delta = 1e-06" in text
+    assert f"epsilon = {rounded_up(test.privacy.epsilon(), 4)}, delta = 1e-06" in text
     assert "n = 500" in text
     assert "NOT PRIVATE" in text
     with pytest.raises(ArgumentError, match="digits"):
