@@ -22,6 +22,8 @@ LONGEST_SHOWN = 80  # characters of an argument that a message quotes
 MOST_LISTED = 10
 READ_ROWS = 1 << 16  # rows in memory at the same time, of those that are read on demand
 
+SAME_TIME = 1e-9  # relative difference of two times, or of a time and an edge of a grid, that are one
+
 
 def even_parts(rows: int, limit: int) -> Iterator[slice]:
     """Cut rows into the fewest, most even parts of at most `limit`."""

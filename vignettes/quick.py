@@ -47,6 +47,9 @@ def run(name: str, folder: Path) -> tuple[str, str, str]:
 
 def main(words: list[str]) -> int:
     """Run all vignettes; the number of those that failed is the exit status."""
+    if words[1:] or any(word.startswith("-") for word in words):
+        print(__doc__)
+        return 0 if words in (["-h"], ["--help"]) else 2
     folder = Path(words[0]) if words else Path(tempfile.mkdtemp(prefix="vignettes-"))
     folder.mkdir(parents=True, exist_ok=True)
     started, failed = time.time(), 0

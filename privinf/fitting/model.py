@@ -26,7 +26,7 @@ from privinf.fitting.rows import (
 from privinf.mechanisms.rows import Rows
 from privinf.releases import Release
 from privinf.schema import Schema
-from privinf.schema.design import formula_text
+from privinf.schema.design import formula_text, refuse_dependent
 from privinf.typing import (
     AnyPath,
     Bounds,
@@ -206,7 +206,7 @@ class Model(HidesRows, Generic[OptionsT]):
         formula, options = options.read(formula, schema)
         model_rows = rows_of_formula(formula, data, schema, missing=options.missing)
         if cls._needs_independent_columns:
-            model_rows.design.refuse_dependent()
+            refuse_dependent(model_rows.design)
         return cls._of(model_rows, options)
 
     @classmethod
@@ -287,7 +287,7 @@ class ReleaseModel(Model[ReleaseOptionsT]):
         options = options.with_trust(alone=True)
         formula, options = options.read(formula, schema)
         mechanism = cls._mechanism({"schema": schema, "formula": formula}, options)
-        mechanism.design.refuse_dependent()
+        refuse_dependent(mechanism.design)
         model = cls.__new__(cls)
         model._set_mechanism(
             mechanism, rows_of_table(mechanism.design, data, missing=options.missing), options

@@ -57,6 +57,7 @@ import numpy as np
 import scipy  # whose parts are loaded when they are used
 
 from privinf.typing import Flags, Floats, Integers
+from privinf.validation import SAME_TIME
 
 LEAST_SDS = 5.0  # sds of noise that a number at risk must exceed
 LEAST_AT_RISK = 10.0
@@ -65,7 +66,6 @@ JITTER = 1e-9  # added to variances of 1, so that rounding leaves correlations p
 LARGEST_HAZARD = 1.0 - 1e-9  # of one interval that is used
 WIDEST_LOG_RATIO = 10.0  # log hazard ratios are searched up to here
 RATIO_POINTS = 401
-SAME_TIME = 1e-9  # relative difference of times that are one
 BISECTIONS = 50
 # Checkpoints of a quantile's upper end, in multiples of the least number at risk; their share of its level.
 CHECKPOINTS = (1.4, 2.0, 3.0)

@@ -213,13 +213,6 @@ class SparseSums:
         place = {"intercept": units.intercept} if self.response is None else {"response": self.response}
         return {"center": units.center, "scale": units.scale, **place, **residual, **extra}
 
-    def _with_constants(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a statistic of residuals with the constants of the sites."""
-        if not self.constants:
-            return args
-        numbers = np.array([site_number(name) for name in self.constants], dtype=np.int64)
-        return {**args, "streams": numbers, "intercepts": np.array(list(self.constants.values()))}
-
     def release(self, op: str, args: Mapping[str, Any], rho: float, label: str) -> Any:
         """Release a vector of these sites at a price; its mean is over the complete rows."""
         release = self.server.vector_sum(op, args, label=label, rho=rho, sites=self.sites)
@@ -236,7 +229,7 @@ class SparseSums:
         edges = top * 2.0 ** (-np.arange(OCTAVES * CELLS_PER_OCTAVE, -1, -1) / CELLS_PER_OCTAVE)
         counts = self.release(
             Statistics.RESIDUAL_HISTOGRAM,
-            self._with_constants(self.args(support, beta, edges=edges)),
+            _with_constants(self.args(support, beta, edges=edges), self.constants),
             rho,
             label,
         )
@@ -374,7 +367,7 @@ class SparseSums:
         """Return the k columns whose clipped products with the residuals have the largest sums."""
         selections = self.server.top_k(
             Statistics.CLIPPED_PRODUCTS,
-            self._with_constants(self.args(support, beta, bound=bound)),
+            _with_constants(self.args(support, beta, bound=bound), self.constants),
             k,
             rho=rho,
             values=False,
@@ -444,22 +437,8 @@ class SparseSums:
         self, score: Score, rho: float, label: str, op: str = Statistics.CLIPPED_SCORE
     ) -> tuple[Floats, float]:
         """Return the mean of a clipped score, or of another statistic of it, and the sd of its noise."""
-        noisy = self.release(op, self._with_constants(self._of(score)), rho, label)
+        noisy = self.release(op, _with_constants(self._of(score), self.constants), rho, label)
         return noisy.mean, noisy.mean_sd
-
-    def form_means(
-        self, columns: Sequence[int], transform: Floats, bound: float, rho: float
-    ) -> tuple[Floats, Floats]:
-        """Return the means of k forms T'x_A, each clipped at `bound`, and the sds of their noise, (k,)."""
-        args = self.args(
-            (),
-            np.empty(0),
-            columns=np.asarray(columns),
-            transform=transform,
-            clip=bound if math.isfinite(rho) else UNCLIPPED,
-        )
-        noisy = self.release(Statistics.FORM_SUMS, args, rho, Labels.MEANS_OF_FORMS)
-        return noisy.mean, np.broadcast_to(self._mean_sd(noisy), noisy.mean.shape)
 
     def slopes(self, score: Score, targets: Sequence[int], norm: float, rho: float) -> tuple[Floats, float]:
         """Return the mean slopes of a score at its targets and the sd of their noise."""
@@ -653,3 +632,26 @@ class LogisticSums:
     def _query_args(self, **args: PlainValue) -> dict[str, Any]:
         units = self.sparse.units
         return {"center": units.center, "scale": units.scale, **args}
+
+
+def released_form_means(
+    sums: SparseSums, columns: Sequence[int], transform: Floats, bound: float, rho: float
+) -> tuple[Floats, Floats]:
+    """Return the means of k forms T'x_A, each clipped at `bound`, and the sds of their noise, (k,)."""
+    args = sums.args(
+        (),
+        np.empty(0),
+        columns=np.asarray(columns),
+        transform=transform,
+        clip=bound if math.isfinite(rho) else UNCLIPPED,
+    )
+    noisy = sums.release(Statistics.FORM_SUMS, args, rho, Labels.MEANS_OF_FORMS)
+    return noisy.mean, np.broadcast_to(sums._mean_sd(noisy), noisy.mean.shape)
+
+
+def _with_constants(args: dict[str, Any], constants: Mapping[str, float]) -> dict[str, Any]:
+    """Return the arguments of a statistic of residuals with the constants of the sites."""
+    if not constants:
+        return args
+    numbers = np.array([site_number(name) for name in constants], dtype=np.int64)
+    return {**args, "streams": numbers, "intercepts": np.array(list(constants.values()))}

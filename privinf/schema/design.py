@@ -137,13 +137,6 @@ class Design:
         blocks = self.blocks + conditioning.new_blocks(self.columns, internal, self.private)
         return replace(self, columns=internal, raw=self.columns, low=low, high=high, blocks=blocks)
 
-    def refuse_dependent(self) -> None:
-        """Raise SchemaError if columns of the formula are linearly dependent for all rows.
-
-        The formula and the schema decide, so a model refuses such a formula before it reads or charges.
-        """
-        conditioning.refuse_dependent(self.schema, self.conditioned().columns)
-
     @property
     def user(self) -> Design:
         """The same design with the columns of the user's formula instead of internal columns."""
@@ -803,3 +796,11 @@ def resolve_design(
     if formula is None:
         raise ArgumentError(f"formula= is missing: a Schema needs a formula, for example {example}")
     return Design.from_formula(formula, schema, response=response, radius=radius)
+
+
+def refuse_dependent(design: Design) -> None:
+    """Raise SchemaError if columns of the formula are linearly dependent for all rows.
+
+    The formula and the schema decide, so a model refuses such a formula before it reads or charges.
+    """
+    conditioning.refuse_dependent(design.schema, design.conditioned().columns)

@@ -25,7 +25,7 @@ from privinf.results.rendering import (
 )
 from privinf.schema import Factor, Schema
 from privinf.stats import base
-from privinf.stats.groups import LEAST_RANK, GroupModel, clip_cautions, contrast_set, contrast_weights
+from privinf.stats.groups import LEAST_RANK, GroupModel, clip_cautions, contrast_set, contrast_weights, welch
 from privinf.stats.quantiles import CoreClip, clipped_group_means, clipped_groups
 from privinf.typing import (
     Alternative,
@@ -855,7 +855,7 @@ def _two_groups(
 ) -> GroupsResult:
     model = GroupModel.released(release)
     unit = float(release.half[0])
-    t, df, tail = model.welch()
+    t, df, tail = welch(model)
     agrees = (t > 0.0) == (alternative == "greater")
     pvalue = 2.0 * tail if alternative == "two-sided" else tail if agrees else 1.0 - tail
     first, second = release.levels[0]

@@ -236,18 +236,6 @@ class GroupModel:
             pvalue = max(pvalue, rank(self.simulate(equal=True).equal_means()[0], F))
         return F, df, pvalue
 
-    def welch(self) -> tuple[float, float, float]:
-        """Return t of the first two groups, its degrees of freedom and the p-value of one side, by |t|."""
-        if self.alone.any():
-            return math.nan, math.nan, math.nan
-        pair = np.array([0]), np.array([1])
-        (t,), (df,) = self.differences(*pair)
-        tail = float(distributions.t.sf(abs(t), df))
-        if self.laplace:
-            drawn = self.simulate(equal=True).differences(*pair)[0][:, 0]
-            tail = max(tail, rank(np.abs(drawn), abs(float(t))) / 2.0)
-        return float(t), float(df), tail
-
     def differences(
         self, first: Integers, second: Integers, at: Floats | float = 0.0
     ) -> tuple[Floats, Floats]:
@@ -508,6 +496,19 @@ def quadratic_set(A: Floats, B: Floats, C: Floats, limit: float) -> tuple[Floats
 
 
 # ---- results
+
+
+def welch(model: GroupModel) -> tuple[float, float, float]:
+    """Return t of the first two groups, its degrees of freedom and the p-value of one side, by |t|."""
+    if model.alone.any():
+        return math.nan, math.nan, math.nan
+    pair = np.array([0]), np.array([1])
+    (t,), (df,) = model.differences(*pair)
+    tail = float(distributions.t.sf(abs(t), df))
+    if model.laplace:
+        drawn = model.simulate(equal=True).differences(*pair)[0][:, 0]
+        tail = max(tail, rank(np.abs(drawn), abs(float(t))) / 2.0)
+    return float(t), float(df), tail
 
 
 def contrast_set(model: GroupModel, c: Floats, level: float) -> tuple[float, float]:

@@ -12,7 +12,6 @@ from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError
 from privinf.inference.estimate import upper_quantile
 from privinf.inference.survival import (
-    SAME_TIME,
     CellEstimate,
     Curve,
     nonnegative,
@@ -39,7 +38,7 @@ from privinf.survival.comparison import (
 )
 from privinf.survival.release import SurvivalRelease
 from privinf.typing import ArrayLike, Floats, LogRankWeights, SummaryNotes
-from privinf.validation import check_array, check_choice, check_flag, check_fraction, check_number
+from privinf.validation import SAME_TIME, check_array, check_choice, check_flag, check_fraction, check_number
 
 if TYPE_CHECKING:
     import pandas as pd

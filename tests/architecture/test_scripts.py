@@ -21,7 +21,7 @@ PAGES = sorted(RESULTS.glob("*.md"))
 # A command on a page of results, or in the Makefile: its script and its words.
 COMMAND = re.compile(r"python[)]?\s+((?:benchmarks|tests|vignettes)/[\w/]+\.py)([^`\n,;]*)")
 # Put together from what several commands gave: no script names the page.
-OF_SEVERAL = {"gauntlet_curved", "house", "tests"}
+OF_SEVERAL = {"gauntlet_curved", "gauntlet_ols", "house", "tests"}
 OPERATION = re.compile(rf"(?:{'|'.join(sorted(FAMILIES))})\.[a-z_]+")
 
 

@@ -13,6 +13,7 @@ from privinf.errors import SchemaError
 from privinf.federation import InProcessFederation, Site, SitePolicy, pinned_keys
 from privinf.mechanisms.rows import Rows
 from privinf.schema import Design, splines
+from privinf.schema.design import refuse_dependent
 
 SCHEMA = pi.Schema(
     {
@@ -122,17 +123,17 @@ def test_dependent_columns_are_refused_before_a_charge(formula, named):
 def test_columns_that_rows_can_tell_apart_are_not_refused(formula):
     if "poly" in formula:
         formula = formula.replace("x * z * w", "z * w")
-    Design.from_formula(formula, SCHEMA).refuse_dependent()
+    refuse_dependent(Design.from_formula(formula, SCHEMA))
 
 
 def test_designs_of_very_many_columns_are_compared_by_their_numbers_alone_or_not_at_all():
     many = pi.Schema({"y": (0, 1), "x": (0, 9)} | {f"g{j}": list("abcdefghij") for j in range(9)})
     factors = " + ".join(f"C(g{j})" for j in range(9))
-    Design.from_formula(f"y ~ x + {factors}", many).refuse_dependent()
+    refuse_dependent(Design.from_formula(f"y ~ x + {factors}", many))
     with pytest.raises(SchemaError, match="'x', 'I\\(2 \\* x\\)'"):
-        Design.from_formula(f"y ~ x + I(2 * x) + {factors}", many).refuse_dependent()
+        refuse_dependent(Design.from_formula(f"y ~ x + I(2 * x) + {factors}", many))
     wide = pi.Schema({"y": (0, 1)} | {f"x{j}": (0, 1) for j in range(300)})
-    Design.from_formula("y ~ " + " + ".join(f"x{j}" for j in range(300)), wide).refuse_dependent()
+    refuse_dependent(Design.from_formula("y ~ " + " + ".join(f"x{j}" for j in range(300)), wide))
 
 
 def test_bounds_of_legendres_polynomials_are_attained_and_never_passed():

@@ -31,9 +31,10 @@ import numpy as np
 
 from privinf.lasso.heterogeneous.centering import CenteredSite
 from privinf.lasso.precision import standing_out
+from privinf.lasso.sums import released_form_means
 from privinf.typing import Floats
 
-FORM_CLIP = 3.0  # forms have mean square 1; for their means they are clipped here
+FORM_MEAN_CLIP = 3.0  # forms have mean square 1; for their means they are clipped here
 SINGLE = 3.0  # sds of its noise from which a single mean stands out
 SIGNIFICANT = 3.0  # standard normal number from which the means of a site differ
 
@@ -124,7 +125,7 @@ def form_means(
 
 def _released(site: CenteredSite, forms: Floats, rho: float) -> tuple[Floats, Floats]:
     used = np.flatnonzero(forms.any(axis=1))
-    return site.sums.form_means(used.tolist(), forms[used], FORM_CLIP, rho)
+    return released_form_means(site.sums, used.tolist(), forms[used], FORM_MEAN_CLIP, rho)
 
 
 def _variance_of_means(apart: Floats, noise: Floats, lengths: Floats, *, joint: bool) -> Floats:

@@ -50,10 +50,10 @@ from privinf.mechanisms.statistics.families import exponential
 from privinf.mechanisms.statistics.loops import lengths
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp, named
 from privinf.mechanisms.statistics.summands import Ball, Cells, Counts, Outer, Product, Square
-from privinf.mechanisms.statistics.survival import MIDDLE, MOST_INTERVALS, SAME_TIME
+from privinf.mechanisms.statistics.survival import MIDDLE, MOST_INTERVALS
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.typing import Floats
-from privinf.validation import check_array, check_choice
+from privinf.validation import SAME_TIME, check_array, check_choice
 from privinf.wire import Derivations, Statistics
 
 # Arguments of every statistic.

@@ -44,12 +44,11 @@ from privinf.mechanisms.statistics.summands import DIGITS, CellSums
 from privinf.mechanisms.statistics.terms import RowReader, op_of_terms
 from privinf.mechanisms.sums import ExactSum
 from privinf.typing import Floats, Integers
-from privinf.validation import check_flag
+from privinf.validation import SAME_TIME, check_flag
 from privinf.wire import Derivations, Statistics
 
 MOST_INTERVALS = 512  # intervals of one grid
 MOST_GROUPS = 256
-SAME_TIME = 1e-9  # relative difference of a time and an edge that are one, as in `privinf.inference.survival`
 MIDDLE = 0.5  # a status, or the mark of a group, above it is 1
 
 
