@@ -21,9 +21,7 @@ from privinf.errors import (
     StorageError,
 )
 from privinf.federation import InProcessFederation, Site, SitePolicy
-from privinf.inference import survival as survival_inference
 from privinf.mechanisms.rows import Rows
-from privinf.mechanisms.statistics import survival as survival_cells
 from privinf.storage.containers import read_container, write_container
 from privinf.survival.comparison import holm
 
@@ -144,13 +142,10 @@ def test_rounding_of_edges_that_are_computed_moves_no_record(edges):
     curve = pi.survival.KaplanMeier(time, status, grid=edges, bounds=(0.0, 2.0), discrete=True).fit(**NONE)
     assert curve.table["events"].tolist() == [1.0] * K
     assert curve.table["at risk"].tolist() == [3.0 * K - 2.0 * k for k in range(K)]
+    np.testing.assert_array_equal(curve.at_risk(written), curve.at_risk(edges[edges > 0.0]))
     later = time * (1.0 + 1e-8)
     moved = pi.survival.KaplanMeier(later, status, grid=edges, bounds=(0.0, 2.0), discrete=True).fit(**NONE)
     assert moved.table["events"].tolist() == [0.0] + [1.0] * (K - 1)
-
-
-def test_times_that_are_one_are_so_for_cells_and_for_curves():
-    assert survival_cells.SAME_TIME == survival_inference.SAME_TIME
 
 
 # ---- with noise
