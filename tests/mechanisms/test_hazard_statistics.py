@@ -128,7 +128,7 @@ def test_stop_and_weights_in_x_alone_leave_the_right_coefficients_where_they_are
     by_outcome = Mutant(
         HAZARDS, "_FollowUp.__init__", "np.maximum(1.0, self.risk * total[last])", "np.where(event, 3.0, 1.0)"
     )
-    past_stop = Mutant(HAZARDS, "_FollowUp.__init__", "(time <= ends) & (last > 0)", "(last > 0)")
+    past_stop = Mutant(HAZARDS, "_FollowUp.__init__", "(time <= ends * same) & (last > 0)", "(last > 0)")
     for mutant in (by_outcome, past_stop):
         with mutant.applied():
             assert np.abs(standardized_score(rows, args)).max() > 8.0
