@@ -673,7 +673,7 @@ def _report_html(report: PrivacyReport) -> str:
 
 
 def rounded_up(value: float, digits: int) -> str:
-    """Return a number with so many significant digits as text; the text is never below the number."""
+    """Return a number as text with `digits` significant digits; the text is never below the number."""
     up = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
     return f"{float(up):.{digits}g}"
 

@@ -498,7 +498,7 @@ class Moments:
 
 
 def can_cluster(max_rows: int) -> bool:
-    """Whether the residual moments of units of so many rows can be summed by unit."""
+    """Return whether residual moments can be summed by unit if a unit has up to `max_rows` rows."""
     return max_rows <= BLOCK_ROWS
 
 

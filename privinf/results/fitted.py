@@ -361,8 +361,9 @@ class FittedResult(Cautious):
             reason = text.partition(":")[0]
             if category is MisfitWarning and reason in self._misfits_stated:
                 continue
-            self._misfits_stated.add(reason)
             warn(f"{subject}: {text}", category)
+            if category is MisfitWarning:  # after the warning, which may be turned into an error
+                self._misfits_stated.add(reason)
 
     @cached_property
     def _misfits_stated(self) -> set[str]:

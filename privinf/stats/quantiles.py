@@ -763,7 +763,7 @@ class CoreClip:
         return CORE_NOTE.format(self.low, self.high, self.most)
 
     def matters(self) -> bool:
-        """Return whether so many values may lie beyond that a warning is due."""
+        """Return whether the share of values that may lie beyond is large enough for a warning."""
         return self.most > NEARLY_NOTHING
 
     def caution(self) -> str:

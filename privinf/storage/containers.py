@@ -254,9 +254,9 @@ def _check_identity(manifest: dict[str, Any], path: Any, format: str, version: i
     if manifest.get("container_version") != CONTAINER_VERSION:
         raise StorageError(f"{path} was written by a newer version of privinf; update privinf to read it")
     if manifest.get("format") != format:
-        found = manifest.get("format")
-        foreign = f"its format is {found!r}, but the format {format!r} is needed"
-        raise StorageError(f"{path} cannot be read here: {LOADERS.get(str(found), foreign)}")
+        stored = manifest.get("format")
+        foreign = f"its format is {stored!r}, but the format {format!r} is needed"
+        raise StorageError(f"{path} cannot be read here: {LOADERS.get(str(stored), foreign)}")
     number = manifest.get("version")
     if not isinstance(number, int) or number > version:
         raise StorageError(

@@ -149,6 +149,19 @@ def test_what_happens_after_the_last_edge_is_cut():
     np.testing.assert_array_equal(sums[0], sums[2])
 
 
+@pytest.mark.parametrize("edge", [0.5, 1.0, 2.0])
+def test_a_time_that_differs_from_an_edge_by_rounding_is_at_it(edge):
+    """The edges 0.5 and 2 end a block and the grid: an event beyond is in another block, or in none."""
+    x = np.array([[0.3, -0.7]])
+
+    def score(time):
+        rows = block(Records(x=x, time=np.array([time]), event=np.array([True])))
+        return SITE_OPS["hazards.score"].function(rows, AT | {"high": 9.0})
+
+    np.testing.assert_allclose(score(edge * (1.0 + 1e-12)), score(edge), rtol=1e-9)
+    assert np.abs(score(edge * (1.0 + 1e-6)) - score(edge)).max() > (0.0 if edge == 1.0 else 0.1)
+
+
 def test_rows_without_numbers_add_finite_sums():
     broken = Records(
         x=np.array([[np.nan, 0.0], [0.0, np.inf]]),

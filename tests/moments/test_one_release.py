@@ -59,6 +59,12 @@ def release():
     return MECHANISM.release(ROWS, epsilon=20.0, delta=1e-6, rng=7)
 
 
+def test_epsilon_of_a_release_of_many_rows_is_stated_at_half_of_one_over_n():
+    release = pi.Moments(SCHEMA, columns=["a", "y"]).release(table(200), mu=0.5, rng=0)
+    assert release.privacy.default_delta == 1e-6
+    assert dataclasses.replace(release, nobs=5_000_000).privacy.default_delta == 1e-7
+
+
 def random_formula(rng):
     response = rng.choice(NUMBERS)
     terms = [

@@ -66,7 +66,10 @@ def _asked(op, args, columns, rng):
         "bits": int(rng.choice(BITS)),
     }
     told = [name for name in more if rng.uniform() < 0.3 or name == "bits"]
-    return args | {name: more[name] for name in told if name in SITE_OPS[op].arguments}
+    args |= {name: more[name] for name in told if name in SITE_OPS[op].arguments}
+    if "streams" in SITE_OPS[op].arguments and rng.uniform() < 0.3:  # a constant of the site of all blocks
+        args |= {"streams": np.array([0]), "intercepts": rng.normal(size=1) * 10.0 ** rng.normal(0.0, 6.0)}
+    return args
 
 
 def _bounds(columns, rng):

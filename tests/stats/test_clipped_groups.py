@@ -98,6 +98,15 @@ def cut_groups(counts, below, above, noise=(5.0, 5.0)):
     return replace(model, tails=CutTails(below=below, above=above, low=-30.0, high=30.0))
 
 
+def test_each_end_of_a_mean_is_moved_by_its_own_tail():
+    counts = np.array([4000.0, 2000.0])
+    low, high = cut_groups(counts, 0.0, 0.0).mean_sets(0.95)
+    for below, above in ((100.0, 0.0), (0.0, 100.0)):
+        least, most = cut_groups(counts, below, above).mean_sets(0.95)
+        np.testing.assert_allclose(low - least, below / counts, atol=1e-3)
+        np.testing.assert_allclose(most - high, above / counts, atol=1e-3)
+
+
 @pytest.mark.parametrize("counts", [(4000, 4000), (4000, 700), (9000, 60)])
 @pytest.mark.parametrize("shift", [0.0, 20.0, 80.0, 320.0])
 def test_a_pair_as_a_contrast_is_not_shorter_than_as_a_difference(counts, shift):

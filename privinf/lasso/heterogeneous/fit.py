@@ -166,7 +166,16 @@ def site_fits(
     centered = center_sites(pooled, sites, fits, means.last_constant)
     prices = ScorePrices.from_prices(budget.slopes, budget.score)
     scores = site_scores(
-        centered, correlations, fits, shared, targets, near, prices, means.forms, joint=joint
+        centered,
+        correlations,
+        fits,
+        shared,
+        targets,
+        near,
+        prices,
+        means.forms,
+        joint=joint,
+        own_precision=own_precision,
     )
     return SiteFits(
         shared=shared.support,
@@ -219,10 +228,10 @@ def _shared(
     largest = largest_positions(beta, sparsity)
     cov = (steps[-1].variance * root.values @ root.values.T)[np.ix_(largest, largest)]
     lost = diverged(steps, len(support), scale, response, root)
-    kept = [support[i] for i in largest]
-    _move_constants(pooled, sites, _SharedPoint(kept, beta[largest], scale), constant_price)
+    columns = [support[i] for i in largest]
+    _move_constants(pooled, sites, _SharedPoint(columns, beta[largest], scale), constant_price)
     return SharedPart(
-        support=kept,
+        support=columns,
         beta=beta[largest],
         cov=cov,
         scale=scale,

@@ -182,6 +182,7 @@ def site_scores(
     form_price: float,
     *,
     joint: bool,
+    own_precision: bool,
 ) -> SiteScores:
     """Return every site's debiased targets.
 
@@ -202,6 +203,8 @@ def site_scores(
         Of the means of the forms of all targets; at 0 none are released.
     joint : bool
         Whether one budget pays for all targets.
+    own_precision : bool
+        Whether nodewise regressions are each site's own.
 
     Notes
     -----
@@ -217,8 +220,6 @@ def site_scores(
         )
     units = {name: np.sqrt(of_site[list(targets), range(len(targets))]) for name, of_site in columns.items()}
     forms = {name: columns[name] / units[name] for name in sites}
-    first = next(iter(grams.values()))
-    own_precision = any(gram is not first for gram in grams.values())
     means = form_means(sites, forms, form_price, joint=joint, own_precision=own_precision)
     for name, site in sites.items():
         offsets = means.offsets[name]
