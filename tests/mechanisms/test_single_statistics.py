@@ -45,12 +45,12 @@ def block(y, X):
     return SiteBlock(features=X, response=y, **limits, response_low=-3.0, response_high=3.0)
 
 
-def pool():
+def pool(offset=0.0):
     """Return records: products just inside the bound on either side, corners, far outside, absurd."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.choice([LOW, -1.0, 0.0, 1.0, HIGH], (1500, P)), rng.normal(0.0, 40.0, (80, P))])
     y = rng.choice([-3.0, 3.0, -0.5, 0.5, 0.0, 400.0], len(X))
-    forms = X[:1200, :2] @ TWO["transform"]
+    forms = X[:1200, :2] @ TWO["transform"] - offset
     reach = np.maximum(np.abs(forms[:, 0]), np.where(np.arange(1200) % 2, np.abs(forms[:, 1]), 0.0))
     part = rng.choice([-0.9999, -0.6, 0.0, 0.6, 0.9999], 1200)
     y[:1200] = 0.1 + 0.5 * X[:1200, 2] + part * 0.7 / np.maximum(reach, 0.3)
@@ -59,7 +59,7 @@ def pool():
 
 
 def records(args, bits):
-    y, X = pool()
+    y, X = pool(float(args.get("offsets", np.zeros(1))[0]))
     return np.array(
         [OP.function(block(y[i : i + 1], X[i : i + 1]), args | {"bits": bits}) for i in range(len(y))]
     )
