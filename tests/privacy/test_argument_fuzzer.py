@@ -59,7 +59,7 @@ def through():
         if error_boundary.has_error_boundary(function)
     ]
     for cell in cells:
-        cell.cell_contents = lambda error, function, given: error
+        cell.cell_contents = lambda error, *of_the_call: error
     yield len(cells)
     for cell in cells:
         cell.cell_contents = error_boundary._settled
