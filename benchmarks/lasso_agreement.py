@@ -40,6 +40,7 @@ SHARED, NOTHING, DIFFERS = 1, 12, 14  # columns of the three targets, counted fr
 OWN = 0.5  # coefficient of the column that one site alone has
 AGREED = (f"x{SHARED + 1}", f"x{NOTHING + 1}")
 APART = f"x{DIFFERS + 1}"
+FITS_OF_A_CELL = 500  # by default
 EVERY = 10  # fits between two writings of the file
 
 
@@ -261,10 +262,12 @@ def report() -> None:
         "states."
     )
     seconds = float(stored["seconds"].sum())
+    count = int(stored.groupby("cell").size().max())
+    command = "benchmarks/lasso_agreement.py" + (f" --fits {count}" if count != FITS_OF_A_CELL else "")
     write_table(
         RESULTS / "lasso_agreement.md",
         "Do the sites agree? Size and power",
-        "benchmarks/lasso_agreement.py",
+        command,
         pd.DataFrame(sizes),
         seconds,
         note,
@@ -272,7 +275,7 @@ def report() -> None:
     write_table(
         RESULTS / "lasso_agreement_power.md",
         "Do the sites agree? Power, and intervals for I2",
-        "benchmarks/lasso_agreement.py",
+        command,
         pd.DataFrame(powers),
         seconds,
         "The same fits, without those that are marked. One site has an effect that the others lack. It is named "
@@ -283,7 +286,7 @@ def report() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cells", default="", help="cells whose names contain this text")
-    parser.add_argument("--fits", type=int, default=500)
+    parser.add_argument("--fits", type=int, default=FITS_OF_A_CELL)
     parser.add_argument("--report", action="store_true", help="write the tables of what is stored")
     asked = parser.parse_args()
     if not asked.report:

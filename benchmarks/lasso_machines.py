@@ -226,12 +226,17 @@ def note_of(frame: pd.DataFrame) -> str:
     return NOTE.format(fit=fit, joint=frame["seconds with joint intervals"].mean() - fit)
 
 
-def finish(name: str, title: str, rows: list[dict], frame: pd.DataFrame, asked: str) -> None:
+def command(name: str, scale: float) -> str:
+    """Return what makes a table."""
+    return f"benchmarks/verify_lasso.py --only {name}" + (f" --scale {scale:g}" if scale != 1.0 else "")
+
+
+def finish(name: str, title: str, rows: list[dict], frame: pd.DataFrame, asked: str, scale: float) -> None:
     """Write a table with the processor seconds of its fits."""
     write_table(
         RESULTS / f"lasso_{name}.md",
         title,
-        f"benchmarks/verify_lasso.py --only {name}",
+        command(name, scale),
         rows,
         frame["seconds with joint intervals"].sum(),
         note_of(frame) + asked,
@@ -249,6 +254,7 @@ def table2(scale: float) -> None:
         "A coefficient has no interval if the noise hides its slope, and then counts as missed. "
         "Length: mean over all columns; the non-private length is that of the debiased lasso with the true precision matrix; no valid interval is shorter on average."
         " Error: squared l2 norm of the sparse fit's. The aims were a coverage of all and of zeros in [92%, 97%], and of non-zeros in [90%, 98%]. The length should be at most 1.33, 1.55 and 2.3 times the non-private length at eps 0.8, 0.5 and 0.3, and the error at most 1.15 times that of the paper.",
+        scale,
     )
 
 
@@ -262,6 +268,7 @@ def table5(scale: float) -> None:
         stored,
         f"Joint 95% intervals for all columns of G, `simultaneous` with {DRAWS:,} draws from the released "
         "covariance. The aim was a coverage of at least 92% for each G.",
+        scale,
     )
 
 
@@ -293,7 +300,7 @@ def joint_budget(scale: float) -> None:
     write_table(
         RESULTS / "lasso_machines_joint.md",
         "Five columns of every machine under one joint budget",
-        "benchmarks/verify_lasso.py --only machines_joint",
+        command("machines_joint", scale),
         rows,
         stored["five seconds"].sum(),
         "The data sets of Tables 2 and 5, everything released counted: three shared signals (the first, the "
@@ -328,4 +335,5 @@ def low(scale: float) -> None:
         rows,
         pd.concat(chosen.values()),
         "Asked: as for the two tables.",
+        scale,
     )

@@ -262,6 +262,7 @@ def coverage(scale: float) -> None:
         STATED,
         max(10, int(500 * scale)),
         "homogeneous",
+        scale,
     )
 
 
@@ -273,10 +274,11 @@ def robust(scale: float) -> None:
         ROBUST,
         max(10, int(50 * scale)),
         "robust",
+        scale,
     )
 
 
-def _coverage(name: str, title: str, cells: dict, replications: int, trusted: str) -> None:
+def _coverage(name: str, title: str, cells: dict, replications: int, trusted: str, scale: float) -> None:
     frame = stored(path_of(name), list(cells), replications, (SECURE,))
     peeled = pd.read_csv(RESULTS / f"lasso_{trusted}.csv").replace({"cell": {"normal": "stated"}})
     rows = []
@@ -313,6 +315,7 @@ def _coverage(name: str, title: str, cells: dict, replications: int, trusted: st
         f"X is drawn again after {PER_DRAW} fits, responses and noise for every fit; standard errors over fits. "
         f"The width for a trusted server is that of the fits in lasso_{trusted}.csv, with the same design and budget. "
         "Its budget is converted from zCDP, and the budget of secure sums is exact, because all their releases are Gaussian.",
+        scale,
     )
 
 
@@ -356,6 +359,7 @@ def breaks(scale: float) -> None:
         "AR(.5) features, s = 15 neighbouring signals of 1/sqrt 15, error sd .5, eps = .8, delta = 1/(2N), 5 "
         "sites, five targets as in the stated setting. A fit warns if columns that may matter do not exceed the noise, or if the refit did not converge (both kinds of trust). A fit without an estimate counts as a fit without an interval."
         " *Right or warned* means that coverage without a warning is not below its binomial limit, for both kinds of trust.",
+        scale,
     )
 
 
@@ -395,6 +399,7 @@ def rounds(scale: float) -> None:
         "a cheap refit, half of what is left on its residuals, and so on, each from one noisy vector of products "
         "at a share of the price. Thresholding: every round looks at all columns at an equal share, may drop "
         "what it had, and refits. The rest of the fit is the same.",
+        scale,
     )
 
 
@@ -416,9 +421,9 @@ def path_of(name: str) -> Path:
     return RESULTS / f"lasso_secure_{name}.csv"
 
 
-def write(name: str, title: str, rows: list[dict], seconds: float, note: str) -> None:
+def write(name: str, title: str, rows: list[dict], seconds: float, note: str, scale: float) -> None:
     """Write a table with the command that made it."""
-    command = f"benchmarks/lasso_secure.py --only {name}"
+    command = f"benchmarks/lasso_secure.py --only {name}" + (f" --scale {scale:g}" if scale != 1.0 else "")
     write_table(RESULTS / f"lasso_secure_{name}.md", title, command, rows, seconds, note)
 
 
