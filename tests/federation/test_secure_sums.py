@@ -74,7 +74,7 @@ def shares_of_bits(words):
 
 
 def test_what_leaves_a_site_looks_uniform(monkeypatch):
-    """Keys of masks are the operating system's, so the level leaves one false alarm in a hundred million runs."""
+    """Masks use keys of the operating system, so one run in a hundred million may fail by chance."""
     from privinf.federation import site as site_module
 
     unmasked = []
