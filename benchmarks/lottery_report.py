@@ -286,7 +286,7 @@ statsmodels to the whole table, as for real tables of the [gauntlet](gauntlet.md
 **Flags.** A coefficient is *flagged* in a fit if `weakly_identified` of the result lists it.
 *Neither flagged nor warned* counts intervals of coefficients that are not flagged, in fits without another warning. A fit is *marked*
 if it has a flag or a warning of any kind, or no interval. All coefficients of a fit without an interval are flagged. All fits
-have the rules of commits 312ffa7d (`OLS`), 9c194774 (`MomentOLS` at epsilon 2) and befde8a5 (others).
+have the rules of commits e08b39d2 (`OLS` at epsilon 2), 312ffa7d (`OLS` at epsilon 1 and 4), 9c194774 (`MomentOLS` at epsilon 2) and befde8a5 (others).
 
 **Cells.** A cell is one coefficient of a regression at one epsilon. Limits are 99% binomial limits of the cell's own number of finite
 intervals. Cells with fewer than {few} of them have no limits and are not in the distributions.
