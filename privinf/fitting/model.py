@@ -141,6 +141,11 @@ class ModelOptions:
         """Return the public facts of arrays."""
         return Limits(bounds=self.bounds, y_bounds=self.y_bounds)
 
+    @property
+    def without_coefficients(self) -> tuple[str, ...]:
+        """Names of columns of the design that have no coefficients."""
+        return ()
+
     def with_trust(self, *, alone: bool) -> Self:
         """Return the options with the default trust of rows in one place, or of several sites."""
         return self
@@ -206,7 +211,7 @@ class Model(HidesRows, Generic[OptionsT]):
         formula, options = options.read(formula, schema)
         model_rows = rows_of_formula(formula, data, schema, missing=options.missing)
         if cls._needs_independent_columns:
-            refuse_dependent(model_rows.design)
+            refuse_dependent(model_rows.design, options.without_coefficients)
         return cls._of(model_rows, options)
 
     @classmethod

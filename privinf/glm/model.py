@@ -81,6 +81,11 @@ class GLMOptions(SumModelOptions):
         """Columns without coefficients; ArgumentError for arrays in place of names."""
         return Roles.new(self.offset, self.exposure, self.weights, effects=self.effects)
 
+    @property
+    def without_coefficients(self) -> tuple[str, ...]:
+        """Names of the columns of the roles."""
+        return self.roles.names
+
     def limits(self) -> Limits:
         """Return the public bounds of arrays."""
         return glm_limits(self.family, self.bounds, self.y_bounds)
@@ -89,6 +94,7 @@ class GLMOptions(SumModelOptions):
         """Return the formula of the design, with the columns of the roles, and the options with its own."""
         check_choice(self.family, FitFamily, "family")
         formula, roles = self.roles.read(formula, schema, self.family)
+        roles.check_apart(formula, schema)
         return roles.added(formula), replace(self, offset=roles.offset, effects=roles.effects)
 
 

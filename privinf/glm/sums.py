@@ -13,7 +13,9 @@ import numpy as np
 from privinf.errors import ArgumentError, SchemaError
 from privinf.schema import Schema
 from privinf.schema.calls import absorbed
+from privinf.schema.formulas import terms_by_column
 from privinf.typing import FitFamily, Floats, Integers, PlainValue
+from privinf.validation import shown_name
 from privinf.wire import Labels, Places, Statistics
 
 BYTES = 8  # of a number in messages
@@ -21,6 +23,10 @@ CAP_ROOM = 1.0 + 1e-9  # factor above the largest mean, so that rounding never m
 SINGULAR_SUMS = (
     "the Hessian, or the matrix of the columns' second moments, is singular: columns may be constant or "
     "collinear, or determine the outcomes; leave columns out"
+)
+BOTH = (
+    "column {0} is a term of the formula, and also offset=, exposure= or weights=, which has no coefficient: "
+    "leave it out of the formula, or pass a copy of the column with another name for one of the two"
 )
 SMALLEST_CAP = 1e-30  # the smallest argument that a statistic accepts
 
@@ -299,6 +305,13 @@ class Roles:
                 "a model can have only one offset: add the columns up, and pass the name of their sum"
             )
         return _OFFSET.sub("", formula), replace(self, offset=offsets[0])
+
+    def check_apart(self, formula: str, schema: Schema) -> None:
+        """Raise ArgumentError if a column of a role is also a term of the formula, as it has no coefficient."""
+        if not self.names or not isinstance(schema, Schema):
+            return
+        if both := set(self.names) & set(terms_by_column(formula, schema)):
+            raise ArgumentError(BOTH.format(shown_name(min(both))))
 
     def added(self, formula: str) -> str:
         """Return a formula that makes these columns too."""

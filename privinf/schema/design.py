@@ -798,9 +798,12 @@ def resolve_design(
     return Design.from_formula(formula, schema, response=response, radius=radius)
 
 
-def refuse_dependent(design: Design) -> None:
+def refuse_dependent(design: Design, without_coefficients: Iterable[str] = ()) -> None:
     """Raise SchemaError if columns of the formula are linearly dependent for all rows.
 
-    The formula and the schema decide, so a model refuses such a formula before it reads or charges.
+    The formula and the schema decide, so a model refuses such a formula before it reads or charges. Columns
+    without coefficients, such as an offset, may depend on others.
     """
-    conditioning.refuse_dependent(design.schema, design.conditioned().columns)
+    apart = set(without_coefficients)
+    columns = [column for column in design.conditioned().columns if column.name not in apart]
+    conditioning.refuse_dependent(design.schema, columns)

@@ -31,7 +31,7 @@ from privinf.mechanisms.distribution import NoisyCDF, OpenColumns, group_distrib
 from privinf.mechanisms.gaussian import Spending
 from privinf.mechanisms.samples import SEVERAL_ROWS, ColumnBins, SampleQuery, SampleSums
 from privinf.results.notes import Note
-from privinf.schema import Schema
+from privinf.schema import Numeric, Schema
 from privinf.stats.base import (
     COLUMN_REFUSALS,
     ConfidenceInterval,
@@ -738,13 +738,20 @@ def clipped_release(
         distribution, first = column.first_distribution(CLIP_SHARE, Labels.ITS_CLIP.format(label=query.label))
         rest = math.sqrt(1.0 - CLIP_SHARE) * column.spending.mu
         clip = choose(distribution, column.low, column.high, rest)
-        second = replace(spending(request, rest), schema=request.schema.fill({name: (clip.low, clip.high)}))
+        second = replace(spending(request, rest), schema=_clipped_schema(request.schema, name, clip))
         sums = second.release(query)
     entries = (*first, *sums.entries)
     recorded = PrivacyReport.from_entries(
         entries, request.options.ledger, delta=column.spending.delta, nobs=sums.nobs
     )
     return replace(sums, entries=entries, recorded=recorded), clip
+
+
+def _clipped_schema(schema: Schema, name: str, clip: MeanClip | CoreClip) -> Schema:
+    """Return a schema in which the bounds of a column are a clip; dates stay dates."""
+    declared = schema[name]
+    unit = declared.unit if isinstance(declared, Numeric) else ""
+    return schema.fill({name: Numeric(clip.low, clip.high, unit=unit)})
 
 
 # ---- clipping thresholds of comparisons

@@ -29,7 +29,7 @@ from privinf.typing import (
     Table,
     Trust,
 )
-from privinf.validation import check_choice, check_count, check_fraction
+from privinf.validation import check_choice, check_count, check_fraction, check_number
 
 NOT_YET = "is not available for survival curves and log-rank tests: {}"
 # Arguments of other packages, and why they are refused.
@@ -458,6 +458,7 @@ def logrank(
     (True, True)
     """
     check_choice(weights, LogRankWeights, "weights")
+    check_number(exponent, "exponent", low=0.0)
     if by is None:
         raise ArgumentError(ONE_GROUP)
     spending = SpendingOptions(epsilon=epsilon, delta=delta, mu=mu, rho=rho, rng=rng, calibration=calibration)

@@ -603,6 +603,19 @@ def test_bounds_of_weights_move_no_number(model, response, top):
         fit.get_prediction(table.head(3)).conf_int(obs=True)
 
 
+@pytest.mark.filterwarnings("ignore::privinf.errors.HeavyTailWarning")
+def test_a_column_may_be_a_multiple_of_an_offset():
+    """The offset has no coefficient, so the columns are not linearly dependent."""
+    table = counts_table()
+    X = sm.add_constant(pd.DataFrame({"a": table["a"], "twice": 2.0 * table["off"]}))
+    reference = sm.Poisson(table["z"], X, offset=table["off"]).fit(disp=0, tol=1e-12)
+    model = pi.Poisson.from_formula("z ~ a + I(2 * off)", table, schema=pi.Schema(COUNTS), offset="off")
+    fit = model.fit(epsilon=math.inf, cov_type="nonrobust")
+    np.testing.assert_allclose(fit.params, reference.params, atol=1e-8)
+    noisy = model.fit(epsilon=2.0, delta=1e-6, rng=1)
+    assert (np.abs(noisy.params.to_numpy() - reference.params) < 4.0 * noisy.bse.to_numpy()).all()
+
+
 def test_roles_that_make_no_sense_are_refused():
     table, schema = counts_table(500), pi.Schema(COUNTS)
     for entry_point, formula, words, told in (
@@ -610,6 +623,8 @@ def test_roles_that_make_no_sense_are_refused():
         (pi.Poisson, "y ~ a", {"exposure": "off"}, "must be positive"),
         (pi.Poisson, "y ~ a", {"offset": "off", "weights": "off"}, "different columns"),
         (pi.Poisson, "y ~ a", {"ofset": "off"}, "did you mean 'offset'"),
+        (pi.Poisson, "y ~ a + off", {"offset": "off"}, "column 'off' is a term of the formula, and also"),
+        (pi.Poisson, "y ~ a + off + offset(off)", {}, "column 'off' is a term of the formula, and also"),
     ):
         with pytest.raises(ArgumentError, match=told):
             entry_point.from_formula(formula, table, schema=schema, **words)

@@ -5,6 +5,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from statsmodels.stats.oneway import anova_oneway
 
@@ -262,3 +263,21 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_spent():
     with pytest.raises(ArgumentError, match="noise='gaussian'"):
         pi.stats.anova_oneway(x, g, epsilon=1.0, delta=1e-6, noise="laplace", ledger=ledger, **WORDS)
     assert len(ledger) == 0
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.HeavyTailWarning")
+@pytest.mark.parametrize("by", [None, "group"])
+def test_dates_are_clipped_as_dates(by):
+    rng = np.random.default_rng(0)
+    days = rng.normal(18300.0, 300.0, 6000).round()
+    group = np.array(["a", "b"])[rng.integers(0, 2, 6000)]
+    table = pd.DataFrame({"day": days.astype("datetime64[D]"), "group": group})
+    schema = pi.Schema({"day": ("1990-01-01", "2060-01-01"), "group": ["a", "b"]})
+    ledger = pi.Ledger()
+    fit = pi.stats.mean("day", by=by, data=table, schema=schema, clip="auto", mu=5.0, rng=1, ledger=ledger)
+    assert len(ledger.entries) == 2
+    assert fit.clip.high - fit.clip.low < 10_000.0  # of the 25,567 days of the bounds
+    means = [days.mean()] if by is None else [days[group == level].mean() for level in ("a", "b")]
+    low, high = ends(fit.table)
+    assert (low < means).all()
+    assert (means < high).all()

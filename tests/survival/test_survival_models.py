@@ -636,6 +636,24 @@ def test_the_plot_has_steps_bands_and_numbers_at_risk(fitted):
     assert list(fitted.at_risk([0.0, 30.0]).index) == [0.0, 30.0]
 
 
+def test_an_exponent_is_refused_before_the_charge(table):
+    ledger = pi.Ledger()
+    with pytest.raises(pi.errors.ArgumentError, match="exponent=-1"):
+        pi.survival.logrank(
+            "months",
+            "state",
+            "arm",
+            event="dead",
+            data=table,
+            schema=SCHEMA,
+            weights="fleming-harrington",
+            exponent=-1,
+            ledger=ledger,
+            **BUDGET,
+        )
+    assert not ledger.entries
+
+
 @pytest.mark.parametrize("code", [lambda s: s + 1, lambda s: 0.3 * s, lambda s: np.where(s, "dead", "alive")])
 def test_other_codes_of_a_status_are_refused_before_the_charge(code):
     """Clipped to 1, the statuses 1 and 2 of R would all be events."""
