@@ -307,7 +307,7 @@ class Roles:
         return _OFFSET.sub("", formula), replace(self, offset=offsets[0])
 
     def check_apart(self, formula: str, schema: Schema) -> None:
-        """Raise ArgumentError if a column of a role is also a term of the formula, as it has no coefficient."""
+        """Raise ArgumentError if a column of a role, which has no coefficient, is also a term."""
         if not self.names or not isinstance(schema, Schema):
             return
         if both := set(self.names) & set(terms_by_column(formula, schema)):
