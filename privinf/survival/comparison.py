@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
@@ -23,7 +23,7 @@ from privinf.inference.survival import (
     survival_weights,
 )
 from privinf.results.export import PortableTest
-from privinf.results.notes import MISSING_LABEL, Note, complete_sample_notes
+from privinf.results.notes import MISSING_LABEL, Note, all_events_notes, complete_sample_notes
 from privinf.results.rendering import SEVERAL_PAIRS, PrivateSummary, SummaryColumn, shown_pvalue
 from privinf.results.summary import (
     ESTIMATED_OBSERVATIONS,
@@ -192,7 +192,8 @@ class LogRankResult(ReleasedSurvival, PortableTest):
         if self.weights != "logrank":
             raise ArgumentError("pairwise() has hazard ratios, which need weights='logrank'")
         level = self.confidence_level if confidence_level is None else confidence_level
-        return hazard_ratios(self.release, level, simultaneous=simultaneous)
+        ratios = hazard_ratios(self.release, level, simultaneous=simultaneous)
+        return replace(ratios, cautions=self.cautions)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -213,6 +214,7 @@ class LogRankResult(ReleasedSurvival, PortableTest):
             notes.append(Note(NO_RATIO))
         elif self.weights == "logrank":
             notes.append(Note(PAIRS_NOTE, "table"))
+        notes += all_events_notes(float(self.release.cells.D.sum()), self.nobs)
         notes += [Note(EXPECTED_NOTE, "table")]
         notes += [Note(UP_TO_NOTE.format(float(self.release.edges[-1])), "table"), Note(TEST_NOTE)]
         return tuple(notes)
@@ -385,6 +387,7 @@ class HazardRatiosResult(ReleasedSurvival, PortableTest):
         notes = [*complete_sample_notes(self.complete)]
         if any(math.isinf(row.high) or row.low == 0.0 for row in self.rows):
             notes.append(Note(UNBOUNDED_NOTE, "must-read"))
+        notes += all_events_notes(float(self.release.cells.D.sum()), self.nobs)
         ratios = PAIR_RATIOS.format(end=float(self.release.edges[-1]))
         return (*notes, Note(f"{ratios} {RATIO_ERROR}", "table"), Note(TEST_NOTE))
 

@@ -494,7 +494,8 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         ArgumentError
             Raised if there is one group only.
         """
-        return compared(self.release, weights, exponent, self.confidence_level)
+        result = compared(self.release, weights, exponent, self.confidence_level)
+        return replace(result, cautions=self.cautions)
 
     # ---- summary
 

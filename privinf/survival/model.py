@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from privinf.accounting import Ledger
@@ -481,5 +482,5 @@ def logrank(
     rows = survival_rows(time, status, options)
     account = check_ledger(ledger)
     release = release_cells(rows, spending.spending(), account, purpose_of("logrank", rows), colluding)
-    warned_status(release, rows)
-    return compared(release, weights, exponent, level)
+    cautions = warned_status(release, rows)
+    return replace(compared(release, weights, exponent, level), cautions=cautions)

@@ -460,6 +460,13 @@ def test_other_codes_than_0_and_1_are_noted_with_the_remedy():
         curve = pi.survival.KaplanMeier("time", "event", data=coded, schema=SCHEMA).fit(**SPEND)
     assert [category for category, _ in curve.cautions] == [ChangedTargetWarning]
     assert "Hardly any record is censored" in " ".join(str(curve.summary()).split())
+    coded["group"] = np.arange(len(coded)) % 2
+    schema = SCHEMA.fill({"group": [0, 1]})
+    with pytest.warns(ChangedTargetWarning, match="hardly any record is censored"):
+        test = pi.survival.logrank("time", "event", "group", data=coded, schema=schema, **SPEND)
+    for result in (test, test.pairwise()):
+        assert [category for category, _ in result.cautions] == [ChangedTargetWarning]
+        assert "Hardly any record is censored" in " ".join(str(result.summary()).split())
 
 
 def test_a_status_with_missing_values_is_not_taken_for_another_code():
