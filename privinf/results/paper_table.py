@@ -265,8 +265,8 @@ def privacy_note(report: PrivacyReport, records: str) -> str:
         cumulative = report.cumulative
         number, others = len(cumulative.entries), cumulative.others_included
         total = (
-            f" All {number} releases in the ledger{f', {others},' if others else ''} together: epsilon = "
-            f"{rounded_up(cumulative.epsilon(), 4)}{report.stamp_of_others}."
+            f" All {number} releases together that the ledger had when this fit ended"
+            f"{f', {others}' if others else ''}: epsilon = {rounded_up(cumulative.epsilon(), 4)}{report.stamp_of_others}."
             f"{' Other releases of that ledger add to it.' if others else ''}"
         )
     return (

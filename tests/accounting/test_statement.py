@@ -32,8 +32,10 @@ def test_the_statement_has_the_total_of_the_ledger():
     assert "a curator was trusted" in text
     assert text.count("number of records is public") == 1
     assert rounded_up(total.epsilon(), 4) in second.to_latex()
-    assert "releases in the ledger together" not in first.to_latex()
-    assert "releases in the ledger together" in second.to_latex()
+    text = "releases together that the ledger had when this fit ended: epsilon"
+    model.fit(mu=0.4)  # of which the table of an earlier fit says nothing
+    assert text not in first.to_latex()
+    assert f"All {len(total.entries)} {text}" in second.to_latex()
 
 
 def test_the_statement_of_one_fit_says_that_it_covers_this_fit_alone():
@@ -126,7 +128,10 @@ def test_releases_of_another_ledger_are_named_in_statement_and_table():
     assert "composed over 3 releases: the releases that the ledger had" in text
     assert "including 1 release that was charged to another ledger; other releases of that ledger" in text
     note = privacy_note(report, "10")
-    assert "All 3 releases in the ledger, including 1 release that was charged to another ledger, " in note
+    assert (
+        "All 3 releases together that the ledger had when this fit ended, including 1 release that was"
+        in note
+    )
     assert note.endswith("Other releases of that ledger add to it.")
     assert "another ledger" not in privacy_note(PrivacyReport.from_entries([later], one), "10")
 
