@@ -263,11 +263,11 @@ def privacy_note(report: PrivacyReport, records: str) -> str:
     total = ""
     if report.place:
         cumulative = report.cumulative
-        number, others = len(cumulative.entries), cumulative.others_included
+        others = cumulative.others_included
+        including, more = (f", {others}", " Other releases of that ledger add to it.") if others else ("", "")
         total = (
-            f" All {number} releases together that the ledger had when this fit ended"
-            f"{f', {others}' if others else ''}: epsilon = {rounded_up(cumulative.epsilon(), 4)}{report.stamp_of_others}."
-            f"{' Other releases of that ledger add to it.' if others else ''}"
+            f" All {len(cumulative.entries)} releases together that the ledger had when this fit ended"
+            f"{including}: epsilon = {rounded_up(cumulative.epsilon(), 4)}{report.stamp_of_others}.{more}"
         )
     return (
         f"{stamp}Differential privacy: epsilon = {rounded_up(report.epsilon(delta), 4)}, "
