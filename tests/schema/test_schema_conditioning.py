@@ -248,7 +248,8 @@ def test_without_noise_logistic_and_poisson_models_are_statsmodels():
         np.testing.assert_allclose(r.bse, theirs.bse, rtol=1e-4)
         np.testing.assert_allclose(r.predict(data[:9]), theirs.predict(data[:9]), rtol=1e-6)
     # Named targets are the formula's own columns; so are those of a fit beside an exposure in a product.
-    with_exposure = pi.Poisson.from_formula(formula, data, schema=schema, exposure="x")
+    beside = "k ~ z + x:z + I(x ** 2)"
+    with_exposure = pi.Poisson.from_formula(beside, data, schema=schema, exposure="x")
     assert with_exposure._rows.design.raw is None
     part = pi.FederatedGLM.from_formula(formula, data, schema=schema, family="poisson", trust="central")
     targets = part.fit(epsilon=math.inf, targets=["x", "x:z"], nuisance=["z", "I(x ** 2)"])
