@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from types import MappingProxyType
@@ -329,7 +329,7 @@ def request_by(
     columns = {"a": a} | by_columns(a, by, levels)
     declared: dict[str, Any] = dict.fromkeys(columns) | {"a": public_pair(bounds)}
     if "by" in columns and levels is not None:
-        declared["by"] = list(levels)
+        declared["by"] = public_levels(levels)
     request, (value, *groups) = request_columns(columns, declared, options)
     return with_levels(request, groups), value, tuple(groups)
 
@@ -396,6 +396,15 @@ def public_pair(bounds: Pair | None) -> tuple[float, float] | None:
         raise SchemaError("bounds= must be a pair of public numbers, (low, high)")
     low, high = bounds
     return low, high
+
+
+def public_levels(levels: object) -> list[Any] | None:
+    """Return levels as a schema takes them, a list."""
+    if levels is None:
+        return None
+    if isinstance(levels, (str, bytes)) or not isinstance(levels, Iterable):
+        raise SchemaError("levels= must list the public values of the column, as in levels=['no', 'yes']")
+    return list(levels)
 
 
 def at_bound(names: Sequence[str], means: Floats, sds: Floats, *, zero_to_one: bool = False) -> Cautions:

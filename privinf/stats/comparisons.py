@@ -738,7 +738,7 @@ def request_groups(
         values, groups = formula_columns(values)
     if groups is None:
         raise ArgumentError(NO_GROUPS)
-    declared = {"values": base.public_pair(bounds), "groups": None if levels is None else list(levels)}
+    declared = {"values": base.public_pair(bounds), "groups": base.public_levels(levels)}
     request, (value, by) = base.request_columns({"values": values, "groups": groups}, declared, options)
     declared_by = request.schema[by]
     if not isinstance(declared_by, Factor):

@@ -848,7 +848,7 @@ def _costs_of_margins(release: SampleSums, model: CountModel) -> list[Note]:
 def _columns_of(a: object, by: object, levels: object) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the columns of a table by argument, and the levels that the call declares for arrays."""
     if by is None:
-        return {"a": a}, {"a": None if levels is None else list(levels)}  # type: ignore[call-overload]
+        return {"a": a}, {"a": base.public_levels(levels)}
     columns = base.by_columns(a, by, levels)
     if "by" not in columns:
         return {"a": a} | columns, dict.fromkeys(("a", *columns))
@@ -1389,7 +1389,7 @@ def histogram(
         finite = [edge for edge in _edge_array(bins) if math.isfinite(edge)]
         pair = (float(finite[0]), float(finite[-1])) if len(finite) > 1 else None
     columns: dict[str, Any] = {"a": a} if by is None else {"by": by, "a": a}
-    declared = {"a": pair, "by": None if levels is None else list(levels)}
+    declared = {"a": pair, "by": base.public_levels(levels)}
     request, names = base.request_columns(columns, {name: declared[name] for name in columns}, options)
     name = names[-1]
     request = base.with_levels(request, names[:-1])

@@ -721,7 +721,7 @@ def plan_mean(
     mean : float, optional
         Guess of their mean; default: the middle of the bounds. With `share`, and with Laplace noise, the
         interval is wider if the mean is farther from the middle.
-    share : float, sequence of float, or mapping of group to float, optional
+    share : float, sequence of float, or mapping or Series of group to float, optional
         Guess of the share of the people who are in one group, or the shares of all groups, which add up to 1.
         The plan is then for the mean of this group, or of every group, in a result of `mean` with ``by=``.
         ``sd`` and ``mean`` are those of each group, and n is the number of people in the table, not in a
@@ -783,6 +783,8 @@ def plan_mean(
         return _plan(model, spending, noise, confidence_level, assumptions)
     assumptions = _values_assumptions(bounds, sd, mean, "the values of every group")
     group = PlannedGroupMean(mean=center, sd=spread, half=half, share=0.5)
+    if callable(as_dict := getattr(share, "to_dict", None)):  # a Series of pandas
+        share = as_dict()
     if isinstance(share, (Sequence, Mapping, np.ndarray)) and not isinstance(share, str):
         shares = _shares(share)
         plans = {

@@ -45,6 +45,7 @@ from privinf.stats.base import (
     check_level,
     check_share,
     formula_table,
+    public_levels,
     request_columns,
     warn_of,
 )
@@ -441,7 +442,7 @@ def _share_request(
     """Return the column whose shares are asked for, and its name."""
     if method == "exact" and options.missing == "drop":
         raise NotAvailableError(EXACT_DROPPING)
-    declared: Any = None if levels is None else list(levels)
+    declared: Any = public_levels(levels)
     if levels is None and not isinstance(a, str):
         declared = (0.0, 1.0)  # bounds: numbers between them are taken
     request, (name,) = request_columns({"a": a}, {"a": declared}, options)

@@ -1,5 +1,7 @@
 """Natural ways of calling `pi.stats`: table by position, names, formulas, and errors that name the remedy."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -266,3 +268,22 @@ def test_plots_name_the_columns():
     assert bars.get_ylabel() == "age"
     share = pi.stats.mean("sex", rows, **how).plot()
     assert "1 = 'male'" in share.get_xlabel()
+
+
+@pytest.mark.parametrize("levels", [2, "ab", math.nan])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, g, **words: pi.stats.mean(x, by=g, bounds=(0, 1), **words),
+        lambda x, g, **words: pi.stats.sum(x, by=g, bounds=(0, 1), **words),
+        lambda x, g, **words: pi.stats.anova_oneway(x, g, bounds=(0, 1), **words),
+        lambda x, g, **words: pi.stats.counts(g, **words),
+        lambda x, g, **words: pi.stats.proportion_confint(g, **words),
+    ],
+)
+def test_levels_that_are_no_list_are_refused_with_the_remedy(call, levels):
+    x, g = np.linspace(0.0, 1.0, 40), np.array(["a", "b"] * 20)
+    ledger = pi.Ledger()
+    with pytest.raises(SchemaError, match="levels= must list the public values"):
+        call(x, g, levels=levels, mu=1.0, ledger=ledger)
+    assert not ledger.entries

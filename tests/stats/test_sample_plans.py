@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import privinf as pi
@@ -188,6 +189,8 @@ def test_a_plan_prints_what_it_assumes():
     assert "middle" not in str(low)
     assert any("the mean of the values is 30" in text for text in plan_of_mean().assumptions)
     assert "middle of the bounds" in str(plan_of_mean(share=[0.5, 0.5]))
+    series = plan_of_mean(share=pd.Series({"north": 0.3, "south": 0.7}))
+    assert series.width(1000).index.tolist() == ["north", "south"]
     assert "0.1 of the people are in the group" in str(plan_of_mean(share=0.1))
 
 
