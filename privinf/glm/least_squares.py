@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,7 @@ class TailPull:
     one_sided_sds: Floats
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class OneStepFit:
     """The last releases of a fit, in whitened coordinates, and what they say.
 
@@ -167,12 +168,12 @@ class OneStepFit:
     measures: FitMeasures
     n: int
 
-    @property
+    @cached_property
     def step(self) -> Floats:
         """D = H^-1 (S1 + w S2)/n."""
         return np.asarray(np.linalg.solve(self.hessian, self.lower + self.clip.weight * self.upper))
 
-    @property
+    @cached_property
     def influence(self) -> Floats:
         """R = s M' H^-1, shape (p, p)."""
         return np.asarray(self.initial.unit * np.linalg.solve(self.hessian, self.initial.whitening).T)

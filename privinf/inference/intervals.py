@@ -78,6 +78,11 @@ def moved_tails(c: Floats, moved: Floats, df: float | Floats = np.inf) -> Floats
     """Return ``P(|T + moved| > c)``, T normal, or t with finite `df`."""
     if np.isinf(df).all():
         return _normal_tails(c, moved)
+    return _t_tails(c, moved, df)
+
+
+def _t_tails(c: Floats, moved: Floats, df: float | Floats) -> Floats:
+    """Return ``P(|T + moved| > c)``, T of Student's t."""
     return np.asarray(stdtr(df, moved - c) + stdtr(df, -moved - c), dtype=np.float64)
 
 
@@ -90,7 +95,7 @@ def moved_quantile(moved: Floats, alpha: float, df: float | Floats = np.inf) -> 
     """Return c with ``P(|T + moved| > c) = alpha``; it lies between the one- and the two-sided quantile."""
     low = np.maximum(moved + upper_quantile(alpha, df), 0.0)
     high = moved + upper_quantile(alpha / 2.0, df)
-    tails = _normal_tails if np.isinf(df).all() else partial(moved_tails, df=df)
+    tails = _normal_tails if np.isinf(df).all() else partial(_t_tails, df=df)
     for _ in range(QUANTILE_STEPS):
         middle = (low + high) / 2.0
         above = tails(middle, moved) > alpha

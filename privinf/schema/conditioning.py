@@ -35,6 +35,7 @@ FARTHEST_SIZE = 1e100  # sizes of columns are between 1 over this and this
 # rounding leaves.
 DEPENDENT_BELOW = 1e-13
 COMPARED_AT_MOST = 200  # columns, so that the comparison takes no more than a moment
+NARROWEST = 1e-6  # width of bounds, relative to their ends, from which on a number is surely not constant
 MOST_NAMED = 6  # columns that the error lists
 DEPENDENT = (
     "the columns {} of the formula are linearly dependent for all rows, or too nearly so for double "
@@ -184,13 +185,16 @@ def refuse_dependent(schema: Schema | None, columns: Sequence[Column]) -> None:
     -----
     The columns are evaluated on simulated rows within the bounds, with every cell of their factors. Only
     smooth columns are compared: if they are dependent on an interval, they are dependent everywhere, while
-    steps and splines may merely be zero in all simulated rows. Nothing is refused where the simulated rows
-    would be too many, or more columns than `COMPARED_AT_MOST` were compared.
+    steps and splines may merely be zero in all simulated rows. Numbers that no other column reads are left
+    out, as no sum of other columns moves with them. Nothing is refused where the simulated rows would be too
+    many, or more columns than `COMPARED_AT_MOST` were compared.
 
     **Privacy.** Reads the schema and the columns alone.
     """
+    if schema is None:
+        return
     smooth = [column for column in columns if all(map(is_smooth, column.pieces))]
-    dependent = [] if schema is None else _dependent(schema, smooth)
+    dependent = _dependent(schema, _without_free_numbers(schema, smooth))
     if not dependent:
         return
     named = [column.name for column in dependent]
@@ -221,8 +225,23 @@ def _is_analytic(node: ast.expr) -> bool:
     return False
 
 
+def _without_free_numbers(schema: Schema, columns: Sequence[Column]) -> list[Column]:
+    """Return columns without numbers as they are that no other column reads; no sum can equal these."""
+    readers = Counter(name for column in columns for name in column.inputs)
+
+    def is_free(column: Column) -> bool:
+        if not column.plain or readers[column.inputs[0]] > 1:
+            return False
+        ends = schema.interval(column.inputs[0])
+        return ends.high - ends.low > NARROWEST * ends.largest
+
+    return [column for column in columns if not is_free(column)]
+
+
 def _dependent(schema: Schema, columns: Sequence[Column]) -> list[Column]:
     """Return columns of which one is a sum of the others; those of numbers alone if cells are too many."""
+    if len(columns) < 2:
+        return []
     compared = list(columns)
     rows = None
     if len(columns) <= COMPARED_AT_MOST:

@@ -228,6 +228,8 @@ class Reader:
             return np.array([float(level) for level in declared.levels]).take(self.codes(name))
         dates = isinstance(declared, Numeric) and declared.unit == DAYS
         values = _as_floats(self._frame[name], name, dates)
+        if np.isfinite(values).all():
+            return values
         gaps = np.isnan(values)
         if gaps.any():
             values = np.where(gaps, self._stand_in(name, declared), values)

@@ -219,6 +219,8 @@ class Column:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Columns of the data that it reads."""
+        if len(self.pieces) == 1:
+            return self.pieces[0].inputs
         return tuple(dict.fromkeys(name for piece in self.pieces for name in piece.inputs))
 
     @property

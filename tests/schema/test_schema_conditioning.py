@@ -133,7 +133,18 @@ def test_designs_of_very_many_columns_are_compared_by_their_numbers_alone_or_not
     with pytest.raises(SchemaError, match="'x', 'I\\(2 \\* x\\)'"):
         refuse_dependent(Design.from_formula(f"y ~ x + I(2 * x) + {factors}", many))
     wide = pi.Schema({"y": (0, 1)} | {f"x{j}": (0, 1) for j in range(300)})
-    refuse_dependent(Design.from_formula("y ~ " + " + ".join(f"x{j}" for j in range(300)), wide))
+    numbers = " + ".join(f"x{j}" for j in range(300))
+    refuse_dependent(Design.from_formula(f"y ~ {numbers}", wide))
+    refuse_dependent(Design.from_formula("y ~ " + " + ".join(f"I(2 * x{j})" for j in range(300)), wide))
+    with pytest.raises(SchemaError, match="columns 'x7', 'I\\(2 \\* x7\\)' of"):  # only x7 has two readers
+        refuse_dependent(Design.from_formula(f"y ~ {numbers} + I(2 * x7)", wide))
+
+
+def test_a_number_that_is_constant_in_double_precision_is_refused():
+    nearly = pi.Schema({"y": (0, 1), "z": (0, 1), "x": (1e6, 1e6 + 1e-9)})
+    with pytest.raises(SchemaError, match="columns 'Intercept', 'x' of"):
+        refuse_dependent(Design.from_formula("y ~ x + z", nearly))
+    refuse_dependent(Design.from_formula("y ~ 0 + x + z", nearly))
 
 
 def test_bounds_of_legendres_polynomials_are_attained_and_never_passed():
