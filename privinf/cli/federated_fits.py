@@ -21,9 +21,18 @@ from privinf.storage.checksummed import save_text
 from privinf.typing import Family
 
 # Names of the package, which loads them when a command needs them.
-FEDERATED_MODELS = ("MomentOLS", "FederatedGLM", "DebiasedLasso", "PHReg")
+FEDERATED_MODELS = ("MomentOLS", "FederatedGLM", "Poisson", "NegativeBinomial", "DebiasedLasso", "PHReg")
+CHECKPOINT_MODELS = (
+    "MomentOLS",
+    "FederatedGLM",
+    "Poisson",
+    "NegativeBinomial",
+)  # whose fits can resume from a folder
 OPTIMIZERS = ("Newton", "DPSGD", "DPAdam", "RandomSketch", "DOME")
 STATISTIC = "statistic"
+COUNT_MODELS = ("Poisson", "NegativeBinomial")  # which take an exposure
+OFFSET_MODELS = ("FederatedGLM", *COUNT_MODELS)
+ROLE_KEYS = ("offset", "exposure")  # keys of a plan that name a column without a coefficient
 TRUSTS = ("secure-sum", "server")  # of a plan, the default first
 # Keys of a plan's file.
 PLAN = (
@@ -33,6 +42,8 @@ PLAN = (
     "schema",
     "trust",
     "family",
+    "offset",
+    "exposure",
     "status",
     "event",
     "horizon",
@@ -59,6 +70,8 @@ FIT_WORDS = {
         "margins",
         "intervals",
     ),
+    "Poisson": ("max_colluding", "cov_type", "margins", "intervals"),
+    "NegativeBinomial": ("max_colluding", "cov_type", "margins"),
     "DebiasedLasso": (
         "sparsity",
         "max_sparsity",
@@ -73,6 +86,14 @@ FIT_WORDS = {
     "PHReg": ("follow_up", "relation", "max_colluding"),
     STATISTIC: ("max_colluding",),
 }
+COUNTS_ONLY = (
+    "{}: the key 'exposure' is available only for models of counts: set model to \"Poisson\" or "
+    '"NegativeBinomial" and omit family, or omit the exposure'
+)
+AS_MODEL = (
+    '{}: negative binomial counts have a model of their own: set model = "NegativeBinomial" and omit family'
+)
+AS_KEY = "{}: [options] has {!r}, which is a key of the plan: write it above the table [options]"
 CURVES = (
     "{}: survival curves have no plan file; in Python, pass the federation as data= to "
     "pi.survival.KaplanMeier (see the section on several hospitals of the page on survival curves)"
@@ -95,6 +116,8 @@ class FederatedFitPlan:
     formula : str
     schema : Schema
     trust, family : str
+    roles : mapping
+        Names of the columns of offset and exposure, where they are given.
     times : mapping
         status, and event and horizon where they are given, of Cox's regression.
     spending : mapping
@@ -112,6 +135,7 @@ class FederatedFitPlan:
     schema: Schema
     trust: str
     family: str
+    roles: Mapping[str, str]
     times: Mapping[str, Any]
     spending: Mapping[str, Any]
     options: Mapping[str, Any]
@@ -161,6 +185,8 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
     schema_path = schema if named is None else path.parent / named
     if schema_path is None:
         raise ArgumentError(f"{path}: set schema to the path of the schema file")
+    if content.get("family") == "negative-binomial":
+        raise ArgumentError(AS_MODEL.format(path))
     family = _choice(content.get("family", "gaussian"), get_args(Family), path, "'family'")
     if "family" in content and model not in ("FederatedGLM", "DebiasedLasso"):
         raise ArgumentError(
@@ -171,9 +197,9 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
             f"{path}: the table [args] is only for a statistic; put options of a model's fit in [options]"
         )
     folder = content.get("checkpoint")
-    if folder is not None and model not in ("MomentOLS", "FederatedGLM"):
+    if folder is not None and model not in CHECKPOINT_MODELS:
         raise ArgumentError(
-            f"{path}: the key 'checkpoint' is available only for MomentOLS and FederatedGLM; omit it"
+            f"{path}: the key 'checkpoint' is available only for {', '.join(CHECKPOINT_MODELS)}; omit it"
         )
     return FederatedFitPlan(
         model=model,
@@ -182,6 +208,7 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
         schema=read_schema_file(schema_path),
         trust=_choice(content.get("trust", TRUSTS[0]), TRUSTS, path, "'trust'"),
         family=family,
+        roles=_roles(content, model, path),
         times=_times(content, model, path),
         spending=_spending(content, path, simulation=simulation),
         options=_options(content, model, path),
@@ -242,7 +269,7 @@ def _model(plan: FederatedFitPlan, federation: Federation) -> Any:
     words: dict[str, Any] = {"schema": plan.schema, "trust": plan.trust}
     if plan.model in ("FederatedGLM", "DebiasedLasso"):
         words["family"] = plan.family
-    return getattr(pi, plan.model).from_formula(plan.formula, federation, **words, **plan.times)
+    return getattr(pi, plan.model).from_formula(plan.formula, federation, **words, **plan.roles, **plan.times)
 
 
 def _checkpoint_option(plan: FederatedFitPlan) -> dict[str, Any]:
@@ -309,6 +336,21 @@ def _spending(content: Mapping[str, Any], path: Path, *, simulation: bool) -> di
     return words | {"rng": content["seed"]}
 
 
+def _roles(content: Mapping[str, Any], model: str, path: Path) -> dict[str, str]:
+    """Return the columns of offset and exposure; ArgumentError for models that do not have them."""
+    roles = {name: content[name] for name in ROLE_KEYS if name in content}
+    for name, column in roles.items():
+        if not isinstance(column, str) or not column.strip():
+            raise ArgumentError(f"{path}: set {name} to the name of a column")
+    if "offset" in roles and model not in OFFSET_MODELS:
+        raise ArgumentError(
+            f"{path}: the key 'offset' is available only for {', '.join(OFFSET_MODELS)}; omit it"
+        )
+    if "exposure" in roles and model not in COUNT_MODELS:
+        raise ArgumentError(COUNTS_ONLY.format(path))
+    return roles
+
+
 def _times(content: Mapping[str, Any], model: str, path: Path) -> dict[str, Any]:
     """Return status, event and horizon of Cox's regression; ArgumentError for other models that have them."""
     times = {name: content[name] for name in ("status", "event", "horizon") if name in content}
@@ -327,6 +369,8 @@ def _times(content: Mapping[str, Any], model: str, path: Path) -> dict[str, Any]
 def _options(content: Mapping[str, Any], model: str, path: Path) -> dict[str, Any]:
     """Return the words of the model's fit, its optimizer made."""
     options = _table(content, "options", path)
+    if roles := [name for name in options if name in ROLE_KEYS]:
+        raise ArgumentError(AS_KEY.format(path, roles[0]))
     if unknown := [name for name in options if name not in FIT_WORDS[model]]:
         raise ArgumentError(
             f"{path}: [options] has {unknown[0]!r}, which is not an option of {model}; the options "

@@ -362,6 +362,29 @@ def in_process():
     )
 
 
+@pytest.mark.parametrize("model", ["Poisson", "NegativeBinomial"])
+def test_counts_with_an_exposure_are_those_of_pooled_rows(tmp_path, model):
+    (tmp_path / "fit.toml").write_text(
+        f'model = "{model}"\nformula = "ill ~ age"\nexposure = "dose"\nout = "fit"\nepsilon = inf\n'
+    )
+    schema = pi.Schema(SCHEMA | {"dose": (0.5, 10)})
+    (tmp_path / "schema.json").write_text(json.dumps(schema.to_dict()))
+    plan = read_plan(tmp_path / "fit.toml", tmp_path / "schema.json", simulation=True)
+    rows = {name: table(name).assign(dose=lambda d: d["dose"].clip(0.5)) for name in NAMES}
+    policy = SitePolicy(trusted_server=True, secure_sums=True, simulation=True)
+    keys, roster = pinned_keys(NAMES)
+    sites = {name: Site(rows[name], schema, policy=policy, key=keys[name], roster=roster) for name in NAMES}
+    told = run_plan(plan, InProcessFederation(sites))
+    pooled = pd.concat(rows.values())
+    expected = (
+        getattr(pi, model)
+        .from_formula("ill ~ age", pooled, schema=schema, exposure="dose")
+        .fit(epsilon=np.inf)
+    )
+    assert told["names"] == ["Intercept", "age"]
+    np.testing.assert_allclose(told["params"], expected.params, rtol=1e-4)
+
+
 @pytest.mark.audit
 def test_other_plans(tmp_path):
     (tmp_path / "schema.json").write_text(json.dumps(pi.Schema(SCHEMA).to_dict()))
@@ -441,6 +464,17 @@ def test_other_plans(tmp_path):
         (f"statistic = 5\n{FIT}mu = 1.0\n", "set statistic to a non-empty string"),
         ('model = "MomentOLS"\nformula = "y ~ x"\nout = ""\nmu = 1.0\n', "set out to a non-empty string"),
         ("model = ", "not a valid TOML file"),
+        (
+            f'{MODELS["poisson"]}\n{FIT}mu = 1.0\n[options]\nexposure = "dose"\n',
+            "is a key of the plan: write it above the table",
+        ),
+        (
+            f'model = "FederatedGLM"\nfamily = "negative-binomial"\n{FIT}mu = 1.0\n',
+            'set model = "NegativeBinomial"',
+        ),
+        (f'{MODELS["binomial"]}\n{FIT}mu = 1.0\nexposure = "dose"\n', "only for models of counts"),
+        (f'model = "Poisson"\n{FIT}mu = 1.0\nexposure = 5\n', "set exposure to the name of a column"),
+        (f'model = "PHReg"\n{FIT}mu = 1.0\nstatus = "x"\noffset = "dose"\n', "'offset' is available only"),
     ],
 )
 def test_a_plan_is_refused_before_anything_is_asked(tmp_path, text, told):
