@@ -24,6 +24,10 @@ KURTOSIS = 1.0  # excess kurtosis of residuals, about the median of 14 regressio
 CALIBRATION_PEOPLE = 20_000  # simulated people by which correlations of columns are matched
 NORMAL_GRID = np.linspace(-6.0, 6.0, 1201)  # normal numbers at which quantiles of a column are tabulated
 LONGEST_END = math.log(50.0)  # of a skewed column's distribution, in widths of the bounds
+HEAVIEST = (
+    0.97  # weight of the inverse gamma in a ratio of gamma variables; at 1 only an inverse gamma is left
+)
+MIDDLE = 0.5  # this weight where the lower end is moved
 NEAR = 0.03  # of a guessed correlation, its simulated one
 CHECKED = {
     "means": check_number,
@@ -74,8 +78,10 @@ class Guesses:
         Guessed heteroskedasticity: the standard deviation of the residuals changes by the factor
         ``exp(spread)`` for each standard deviation of a column. The default is 0.
     skews : mapping of str to float
-        Guessed skewness of numeric columns; an exponential distribution has the skewness 2. The default is
-        the skewness of the beta distribution with this mean and standard deviation.
+        Guessed skewness of numeric columns and of a numeric response, by name. An exponential distribution
+        has the skewness 2. The default is the skewness of the beta distribution with this mean and standard
+        deviation. With a guessed skewness of the response, its standard deviation is proportional to the
+        distance of its mean from the bound at the short tail, as for lengths of stay and costs.
     alpha : float
         Guessed dispersion alpha of negative binomial counts, whose variance is ``mean + alpha mean^2``;
         default 1.
@@ -313,8 +319,67 @@ def _long_tailed(mean: float, sd: float, skew: float) -> Floats:
         return _grid_moments(quantiles_to(log_end))[2] - skew
 
     if short(LONGEST_END) <= 0.0:
-        return quantiles_to(LONGEST_END)
+        return _heavy_tailed(mean, sd, skew)
     return quantiles_to(float(brentq(short, 0.0, LONGEST_END, xtol=1e-2)) if short(0.0) < 0.0 else 0.0)
+
+
+def _heavy_tailed(mean: float, sd: float, skew: float) -> Floats:
+    """Return these quantiles where the skewness is that of a gamma distribution on [0, inf), or more.
+
+    A ratio of two gamma variables, which is put at 1 beyond 1: from a gamma to almost an inverse gamma
+    distribution. If even that has too little skewness, the lower end moves up from 0.
+    """
+    below = norm.cdf(-NORMAL_GRID)
+
+    def quantiles_of(weight: float, low: float) -> Floats:
+        centre = mean - low
+        spread = sd
+        for _ in range(10):
+            excess = 2.0 * (spread / centre) ** 2 + 1.0
+            b = (2.0 + 2.0 / (excess - 1.0)) / weight
+            a = (b - 1.0) / (excess * (1.0 / weight - 1.0))
+            share = np.maximum(beta.ppf(below, b, a), 1e-12)
+            quantiles = np.minimum(low + centre * (b - 1.0) / a * (1.0 - share) / share, 1.0)
+            reached_mean, sized, _ = _grid_moments(quantiles)
+            centre = max(centre + mean - reached_mean, 0.05 * (mean - low))
+            spread = spread * sd / sized
+        return quantiles
+
+    def short(weight: float, low: float) -> float:
+        return _grid_moments(quantiles_of(weight, low))[2] - skew
+
+    lightest = 0.01
+    if short(lightest, 0.0) >= 0.0:
+        return quantiles_of(lightest, 0.0)
+    if short(HEAVIEST, 0.0) >= 0.0:
+        return quantiles_of(float(brentq(short, lightest, HEAVIEST, args=(0.0,), xtol=1e-3)), 0.0)
+    highest = 0.99 * mean
+    if short(MIDDLE, highest) <= 0.0 or short(MIDDLE, 0.0) >= 0.0:
+        return quantiles_of(HEAVIEST, 0.0)
+    low = float(brentq(lambda end: short(MIDDLE, end), 0.0, highest, xtol=1e-4))
+    return quantiles_of(MIDDLE, low)
+
+
+def skewed_errors(name: str, mean: float, sd: float, skew: float) -> tuple[Floats, float]:
+    """Return quantiles at `NORMAL_GRID` of a positive variable with mean 1, and its skewness.
+
+    Parameters
+    ----------
+    name : str
+        The response that is this variable times its mean.
+    mean : float
+        Mean of the response as a share of its bounds; 1/`mean` is the largest value of the variable.
+    sd, skew : float
+        Standard deviation and skewness of the variable.
+    """
+    quantiles = _skewed_quantiles(mean, sd * mean, skew) / mean
+    centre, spread, reached = _grid_moments(quantiles)
+    if abs(centre - 1.0) > 0.02 * sd or abs(spread / sd - 1.0) > 0.02:
+        raise ArgumentError(
+            f"the guessed skewness of {name!r} is impossible with its guessed mean, sd and bounds; "
+            "omit one of these guesses"
+        )
+    return quantiles, reached
 
 
 def _levels(name: str, item: Factor, guessed: Mapping[Any, float] | None) -> ColumnDistribution:

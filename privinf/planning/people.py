@@ -27,6 +27,7 @@ from privinf.planning.guesses import (
 )
 from privinf.planning.response import (
     ResidualDistribution,
+    SkewedResponse,
     constant_for,
     dispersion_of,
     dropout_of,
@@ -37,6 +38,7 @@ from privinf.planning.response import (
     outcome_of,
     residual_distribution,
     residual_of,
+    skewed_response,
     survival_of,
     times_assumption,
 )
@@ -73,6 +75,10 @@ NO_STATUS = (
     "family='hazards' needs status=: pass the name of the column that is 1 if the time ends with the event "
     "and 0 if it is censored"
 )
+SKEW_NOT_GUESSED = (
+    "skewness {:.1f} (not guessed: if the response has a longer tail, as costs and lengths of stay have, "
+    "pass its skewness, such as skews={{{!r}: 3}}, because intervals of OLS can be 1.6 times as wide)"
+)
 NOT_HAZARDS = "status= can be used only with family='hazards'"
 CLUSTERED = (
     "a study with up to {} rows for each {!r} cannot be planned, because the correlation "
@@ -97,7 +103,7 @@ class Population:
         Of the correlations of the normal numbers behind the columns.
     slopes : array, shape (p,)
         Of the design's columns, user units.
-    residuals : ResidualDistribution or None
+    residuals : ResidualDistribution, SkewedResponse or None
         Of a numeric response.
     assumptions : tuple of str
         Assumptions, a line each.
@@ -123,7 +129,7 @@ class Population:
     distributions: tuple[ColumnDistribution, ...]
     root: Floats
     slopes: Floats
-    residuals: ResidualDistribution | None
+    residuals: ResidualDistribution | SkewedResponse | None
     assumptions: tuple[str, ...]
     status: str | None = None
     dropout: float = 0.0
@@ -170,13 +176,13 @@ def population(
     for subject, names in (
         ("a mean for", guesses.means),
         ("an sd for", guesses.sds),
+        ("a skewness for", guesses.skews),
         ("shares for", guesses.shares),
         ("a correlation for", pairs),
     ):
         refuse_strange(subject, names, names_known)  # a code book serves many formulas
     names_fitted = [name for j, name in enumerate(design.names) if status is None or j != design.constant]
     refuse_strange("a coefficient for", guesses.coefficients, names_fitted, "coefficients")
-    refuse_strange("a skewness for", guesses.skews, names_known - {design.response})  # the response's follows
     distributions = tuple(distribution_of(schema, name, guesses) for name in inputs)
     refuse_strange(
         "a residual spread that changes with",
@@ -194,11 +200,17 @@ def population(
         dropout = dropout_of(X @ slopes, guesses)
         horizon = schema[design.response].interval.high
         assumptions.insert(0, times_assumption(design.response, horizon, survival, dropout, guesses))
-    residuals = None
+    residuals: ResidualDistribution | SkewedResponse | None = None
     if family == "gaussian" and not has_two_levels(schema[design.response]):
-        places, width = _places(X @ slopes, schema[design.response])
-        residuals = residual_distribution(residual_sd, guesses, frame, places, width)
-        assumptions.append(_residual_assumption(residuals, guesses))
+        mean = X @ slopes
+        places, width = _places(mean, schema[design.response])
+        if design.response in guesses.skews:
+            low, high = schema[design.response].interval.low, schema[design.response].interval.high
+            residuals = skewed_response(design.response, residual_sd, guesses, mean, low, high)
+            assumptions.append(_skewness_assumption(residuals, design.response, guesses))
+        else:
+            residuals = residual_distribution(residual_sd, guesses, frame, places, width)
+            assumptions.append(_residual_assumption(residuals, design.response, guesses))
     if guesses.complete < 1.0:
         assumptions.append(f"{guesses.complete:.0%} of the rows are complete, at random")
     lines = (*(distribution.description for distribution in distributions), *assumptions)
@@ -255,7 +267,16 @@ def _places(mean: Floats, item: Any) -> tuple[Floats, float]:
     return np.clip((mean - low) / (high - low), 1e-4, 1.0 - 1e-4), high - low
 
 
-def _residual_assumption(residuals: ResidualDistribution, guesses: Guesses) -> str:
+def _skewness_assumption(response: SkewedResponse, name: str, guesses: Guesses) -> str:
+    attained = abs(response.skewness - guesses.skews[name]) < 0.05 * max(1.0, abs(response.skewness))
+    room = "guessed" if attained else "the nearest value that the mean, sd and bounds allow"
+    return (
+        f"{name}: skewness {response.skewness:.3g} ({room}), residual sd {response.sd:.4g}, proportional to "
+        f"the distance of the mean from the {'upper' if response.mirrored else 'lower'} bound"
+    )
+
+
+def _residual_assumption(residuals: ResidualDistribution, name: str, guesses: Guesses) -> str:
     by = ", ".join(
         f"multiplied by {math.exp(log_ratio):.3g} for each sd of {name}"
         for name, log_ratio in guesses.spreads.items()
@@ -266,7 +287,7 @@ def _residual_assumption(residuals: ResidualDistribution, guesses: Guesses) -> s
         else " (the nearest value that the bounds allow)"
     )
     text = f"residuals: sd {residuals.sd:.4g}, excess kurtosis {round(residuals.kurtosis, 2) + 0.0:.3g}{room}"
-    return f"{text}{by and ', '}{by}"
+    return f"{text}{by and ', '}{by}, {SKEW_NOT_GUESSED.format(residuals.skewness + 0.0, name)}"
 
 
 def _with_response(schema: Schema, formula: str) -> tuple[Schema, str]:
@@ -347,13 +368,19 @@ def _response(
     if has_two_levels(item):
         levels = np.sort(np.asarray(item.levels, dtype=np.float64))
         return levels[(rng.random(len(mean)) < place).astype(int)]
+    if isinstance(people.residuals, SkewedResponse):
+        values = people.residuals.responses(mean, low, high, rng)
+        return _nearest_level(item, values) if isinstance(item, Factor) else values
     assert people.residuals is not None
     size = people.residuals.precisions(frame, place, width, rng)
     values = low + (high - low) * rng.beta(place * size, (1.0 - place) * size)
-    if isinstance(item, Factor):
-        levels = np.sort(np.asarray(item.levels, dtype=np.float64))
-        return levels[np.argmin(np.abs(values[:, None] - levels), axis=1)]
-    return values
+    return _nearest_level(item, values) if isinstance(item, Factor) else values
+
+
+def _nearest_level(item: Factor, values: Floats) -> Floats:
+    """Return the levels of a numeric factor that are nearest to these values."""
+    levels: Floats = np.sort(np.asarray(item.levels, dtype=np.float64))
+    return levels[np.argmin(np.abs(values[:, None] - levels), axis=1)]
 
 
 # ---- cases

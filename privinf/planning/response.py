@@ -13,7 +13,14 @@ from scipy.special import expit
 from scipy.stats import chi2
 
 from privinf.errors import ArgumentError
-from privinf.planning.guesses import Guesses, moments_of, refuse_strange
+from privinf.planning.guesses import (
+    KURTOSIS,
+    NORMAL_GRID,
+    Guesses,
+    moments_of,
+    refuse_strange,
+    skewed_errors,
+)
 from privinf.schema import Design, Schema
 from privinf.schema.declared import Factor
 from privinf.typing import Floats, StudyFamily
@@ -85,6 +92,11 @@ def outcome_of(
             "response with two levels, the share of the second level)"
         )
     two_levels = family == "gaussian" and has_two_levels(item)
+    if name in guesses.skews and (family != "gaussian" or two_levels):
+        raise ArgumentError(
+            f"guesses= gives a skewness for the response {name!r}, but its mean determines its distribution; "
+            "omit the skewness"
+        )
     if family != "gaussian" and name in guesses.sds:
         raise ArgumentError(
             f"guesses= gives an sd for the response {name!r}, but with family={family!r} its mean "
@@ -137,7 +149,12 @@ def survival_of(design: Design, guesses: Guesses, family: StudyFamily) -> float:
             )
         return math.nan
     name = design.response
-    for kind, values in (("a mean", guesses.means), ("an sd", guesses.sds), ("shares", guesses.shares)):
+    for kind, values in (
+        ("a mean", guesses.means),
+        ("an sd", guesses.sds),
+        ("a skewness", guesses.skews),
+        ("shares", guesses.shares),
+    ):
         if name in values:
             raise ArgumentError(
                 f"guesses= gives {kind} for the time {name!r}; give survival= and events= instead, the "
@@ -246,8 +263,8 @@ class ResidualDistribution:
         Of the sds, so that the mean square is the guessed one although bounds cut single variances.
     mix : float
         One over the degrees of freedom of the chi-square that divides a variance; 0: none does.
-    kurtosis : float
-        Attained value for the residuals.
+    kurtosis, skewness : float
+        Attained values for the residuals.
 
     Notes
     -----
@@ -265,6 +282,7 @@ class ResidualDistribution:
     factor: float = 1.0
     mix: float = 0.0
     kurtosis: float = 0.0
+    skewness: float = 0.0
 
     def row_sds(self, frame: pd.DataFrame) -> Floats:
         """Return each row's sd before it is mixed."""
@@ -283,6 +301,73 @@ class ResidualDistribution:
         if self.mix > 0.0:
             variances = variances / (self.mix * rng.chisquare(1.0 / self.mix, len(variances)))
         return _precision(places, variances)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SkewedResponse:
+    r"""A numeric response of a guessed skewness: its distance from a bound is its mean times a variable.
+
+    Attributes
+    ----------
+    sd : float
+        Guessed standard deviation of the residuals, user units.
+    skewness : float
+        Attained value for the response.
+    quantiles : array, shape (1201,)
+        Of the variable, which has mean 1, at `NORMAL_GRID`.
+    mirrored : bool
+        Whether distances are those from the upper bound, for a negative skewness.
+
+    Notes
+    -----
+    With the distance m of a mean from the bound, a variable e of standard deviation s and third central
+    moment t, the residuals have the mean variance ``s^2 E[m^2]``, and the response the third central moment
+    ``t E[m^3] + 3 s^2 E[(m - E m) m^2] + E[(m - E m)^3]``. These two equations give s and t.
+    """
+
+    sd: float
+    skewness: float
+    quantiles: Floats
+    mirrored: bool
+
+    def responses(self, mean: Floats, low: float, high: float, rng: np.random.Generator) -> Floats:
+        """Return responses of these means within the bounds."""
+        errors = np.interp(rng.standard_normal(len(mean)), NORMAL_GRID, self.quantiles)
+        distances = np.maximum((high - mean) if self.mirrored else (mean - low), 0.0) * errors
+        values: Floats = np.clip(high - distances if self.mirrored else low + distances, low, high)
+        return values
+
+
+def skewed_response(
+    name: str, sd: float, guesses: Guesses, mean: Floats, low: float, high: float
+) -> SkewedResponse:
+    """Return the response of a guessed skewness; `mean` are means of simulated people.
+
+    Raises
+    ------
+    ArgumentError
+        The skewness is impossible with the other guesses, or `kurtosis` or `spreads` are guessed too.
+    """
+    if guesses.spreads or guesses.kurtosis != KURTOSIS:
+        raise ArgumentError(
+            f"guesses= gives a skewness for the response {name!r}, which determines its tails and spreads; "
+            "omit kurtosis and spreads, or omit the skewness"
+        )
+    skew = float(guesses.skews[name])
+    mirrored = skew < 0.0
+    m = np.maximum((high - mean) if mirrored else (mean - low), 1e-4 * (high - low))
+    centred = m - m.mean()
+    squares = float(np.mean(m**2))
+    variance = sd**2 / squares
+    total = (float(np.mean(centred**2)) + sd**2) ** 1.5
+    rest = 3.0 * variance * float(np.mean(centred * m**2)) + float(np.mean(centred**3))
+    cubes = float(np.mean(m**3))
+    wanted = (abs(skew) * total - rest) / cubes / variance**1.5
+    quantiles, reached = skewed_errors(name, float(m.mean()) / (high - low), math.sqrt(variance), wanted)
+    skewness = (reached * variance**1.5 * cubes + rest) / total
+    return SkewedResponse(
+        sd=sd, skewness=-skewness if mirrored else skewness, quantiles=quantiles, mirrored=mirrored
+    )
 
 
 def residual_distribution(
@@ -304,10 +389,17 @@ def residual_distribution(
     def with_mix(mix: float) -> ResidualDistribution:
         spread = 1.0 / (mix * chi2.ppf(u, 1.0 / mix)) if mix > 0.0 else np.ones_like(u)
         factor = factor_of(spread)
-        squares, fourths = _moments_of(places, _precision(places, variances * spread * factor**2))
+        nu = _precision(places, variances * spread * factor**2)
+        squares, fourths = _moments_of(places, nu)
         ratio = float(np.mean(fourths / variances**2) / np.mean(squares / variances) ** 2)
+        skews = 2.0 * (1.0 - 2.0 * places) * np.sqrt((1.0 + nu) / (places * (1.0 - places))) / (2.0 + nu)
         return ResidualDistribution(
-            sd=sd, spreads=guesses.spreads, factor=factor, mix=mix, kurtosis=ratio - 3.0
+            sd=sd,
+            spreads=guesses.spreads,
+            factor=factor,
+            mix=mix,
+            kurtosis=ratio - 3.0,
+            skewness=float(np.mean(skews * squares**1.5) / np.mean(squares) ** 1.5),
         )
 
     def short(mix: float) -> float:

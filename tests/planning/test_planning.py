@@ -577,8 +577,41 @@ def test_columns_have_the_guessed_skewness(skew, mean, sd):
 
 
 @pytest.mark.parametrize(
-    "book", [{"skews": {"y": 1.0}}, {"skews": {"no": 1.0}}, {"sds": {"lab": 3.6}, "skews": {"lab": 0.2}}]
+    ("skew", "mean", "sd"),
+    [(3.0, 4.7, 3.6), (2.0, 5.0, 5.1), (1.0, 4.7, 3.6), (5.0, 5.0, 8.0), (-3.0, 85.0, 3.6)],
 )
+def test_a_response_has_the_guessed_skewness(skew, mean, sd):
+    from scipy.stats import skew as skewness
+
+    schema = pi.Schema({"los": (0, 90), "age": (18, 100)})
+    book = pi.Guesses(means={"los": mean}, sds={"los": sd}, skews={"los": skew}, rsquared=0.05)
+    people = population(schema, "los ~ age", book, "gaussian")
+    rows = people.rows(200_000, np.random.default_rng(0))
+    assert rows.los.between(0, 90).all()
+    assert rows.los.mean() == pytest.approx(mean, rel=0.03)
+    assert rows.los.std() == pytest.approx(sd, rel=0.04)
+    assert skewness(rows.los) == pytest.approx(skew, rel=0.08)
+    assert np.corrcoef(rows.los, rows.age)[0, 1] ** 2 == pytest.approx(0.05, abs=0.01)
+    assert "(guessed)" in people.assumptions[-1]
+
+
+def test_the_tails_of_a_skewed_response_are_guessed_once():
+    schema = pi.Schema({"los": (0, 90), "age": (18, 100), "sick": [0, 1]})
+    plain = population(schema, "los ~ age", pi.Guesses(means={"los": 5}, sds={"los": 4}), "gaussian")
+    assert "skewness" in plain.assumptions[-1]
+    assert "skews={'los': 3}" in plain.assumptions[-1]
+    wide = population(schema, "los ~ age", pi.Guesses(skews={"los": 1.0}), "gaussian")  # of a wide response
+    assert "the nearest value that the mean, sd and bounds allow" in wide.assumptions[-1]
+    for book in ({"kurtosis": 3.0}, {"spreads": {"age": 0.1}}):
+        guesses = pi.Guesses(means={"los": 5}, sds={"los": 4}, skews={"los": 3}, **book)
+        with pytest.raises(ArgumentError, match="omit kurtosis and spreads"):
+            population(schema, "los ~ age", guesses, "gaussian")
+    for name, family in (("sick", "binomial"), ("sick", "gaussian"), ("los", "poisson")):
+        with pytest.raises(ArgumentError, match="a skewness for the response"):
+            population(schema, f"{name} ~ age", pi.Guesses(means={"los": 5}, skews={name: 3}), family)
+
+
+@pytest.mark.parametrize("book", [{"skews": {"no": 1.0}}, {"sds": {"lab": 3.6}, "skews": {"lab": 0.2}}])
 def test_a_skewness_that_cannot_be_is_refused(book):
     schema, guesses = pi.Schema({"lab": (0, 8), "y": (0, 1)}), pi.Guesses(**book)
     with pytest.raises(ArgumentError, match="skewness"):
