@@ -360,8 +360,8 @@ def _heavy_tailed(mean: float, sd: float, skew: float) -> Floats:
     return quantiles_of(MIDDLE, low)
 
 
-def skewed_errors(name: str, mean: float, sd: float, skew: float) -> tuple[Floats, float]:
-    """Return quantiles at `NORMAL_GRID` of a positive variable with mean 1, and its skewness.
+def skewed_errors(name: str, mean: float, sd: float, skew: float) -> Floats:
+    """Return quantiles at `NORMAL_GRID` of a positive variable with mean 1.
 
     Parameters
     ----------
@@ -373,13 +373,13 @@ def skewed_errors(name: str, mean: float, sd: float, skew: float) -> tuple[Float
         Standard deviation and skewness of the variable.
     """
     quantiles = _skewed_quantiles(mean, sd * mean, skew) / mean
-    centre, spread, reached = _grid_moments(quantiles)
+    centre, spread, _ = _grid_moments(quantiles)
     if abs(centre - 1.0) > 0.02 * sd or abs(spread / sd - 1.0) > 0.02:
         raise ArgumentError(
             f"the guessed skewness of {name!r} is impossible with its guessed mean, sd and bounds; "
             "omit one of these guesses"
         )
-    return quantiles, reached
+    return quantiles
 
 
 def _levels(name: str, item: Factor, guessed: Mapping[Any, float] | None) -> ColumnDistribution:

@@ -268,11 +268,10 @@ def _places(mean: Floats, item: Any) -> tuple[Floats, float]:
 
 
 def _skewness_assumption(response: SkewedResponse, name: str, guesses: Guesses) -> str:
-    attained = abs(response.skewness - guesses.skews[name]) < 0.05 * max(1.0, abs(response.skewness))
-    room = "guessed" if attained else "the nearest value that the mean, sd and bounds allow"
+    end = "upper" if response.mirrored else "lower"
     return (
-        f"{name}: skewness {response.skewness:.3g} ({room}), residual sd {response.sd:.4g}, proportional to "
-        f"the distance of the mean from the {'upper' if response.mirrored else 'lower'} bound"
+        f"{name}: skewness {response.skewness:.3g} (guessed {guesses.skews[name]:g}), residual sd "
+        f"{response.sd:.4g}, proportional to the distance of the mean from the {end} bound"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -333,6 +333,18 @@ class SkewedResponse:
     def responses(self, mean: Floats, low: float, high: float, rng: np.random.Generator) -> Floats:
         """Return responses of these means within the bounds."""
         errors = np.interp(rng.standard_normal(len(mean)), NORMAL_GRID, self.quantiles)
+        return self._values(mean, errors, low, high)
+
+    def attained(self, mean: Floats, low: float, high: float) -> float:
+        """Return the skewness of the responses of people with these means, which the bounds cut."""
+        means = np.quantile(mean, (np.arange(100) + 0.5) / 100.0)[:, None]
+        values = self._values(means, self.quantiles, low, high)
+        weights = np.exp(-0.5 * NORMAL_GRID**2)
+        weights = np.broadcast_to(weights / (100.0 * weights.sum()), values.shape)
+        centred = values - np.sum(weights * values)
+        return float(np.sum(weights * centred**3) / np.sum(weights * centred**2) ** 1.5)
+
+    def _values(self, mean: Floats, errors: Floats, low: float, high: float) -> Floats:
         distances = np.maximum((high - mean) if self.mirrored else (mean - low), 0.0) * errors
         values: Floats = np.clip(high - distances if self.mirrored else low + distances, low, high)
         return values
@@ -363,11 +375,9 @@ def skewed_response(
     rest = 3.0 * variance * float(np.mean(centred * m**2)) + float(np.mean(centred**3))
     cubes = float(np.mean(m**3))
     wanted = (abs(skew) * total - rest) / cubes / variance**1.5
-    quantiles, reached = skewed_errors(name, float(m.mean()) / (high - low), math.sqrt(variance), wanted)
-    skewness = (reached * variance**1.5 * cubes + rest) / total
-    return SkewedResponse(
-        sd=sd, skewness=-skewness if mirrored else skewness, quantiles=quantiles, mirrored=mirrored
-    )
+    quantiles = skewed_errors(name, float(m.mean()) / (high - low), math.sqrt(variance), wanted)
+    response = SkewedResponse(sd=sd, skewness=0.0, quantiles=quantiles, mirrored=mirrored)
+    return replace(response, skewness=response.attained(mean, low, high))
 
 
 def residual_distribution(
