@@ -476,6 +476,7 @@ def mean(
     clip : {"bounds", "auto"}
         Clipping of the values. With "bounds" (default) values are clipped at the public bounds. With "auto",
         which is useful if the bounds are too wide, the clipping thresholds are computed from noisy counts.
+        If values are very skewed, as costs are, intervals can be wider than with "bounds".
         The intervals with "auto" are for the mean of the original values: they include the largest effect
         that clipping may have if the detected tail continues as a power law. With `by`, any group may have
         the entire tail, so the intervals of small groups are wide. The intervals do not allow for undetected

@@ -87,7 +87,7 @@ STEEP_HAZARD = (
 CUT_FOLLOW_UP = (
     "records are followed up to a cumulated hazard of {:g}, and about {:.0%} of the events come later; if "
     "hazards are not proportional or effects not linear, coefficients differ from those of complete "
-    "follow-up; a larger budget, more records, fewer columns or an earlier horizon= makes this share smaller"
+    "follow-up; a larger budget, more records or an earlier horizon= makes this share smaller"
 )
 FAR_RECORDS = (
     "records far out in {} have less weight; if the model does not hold there, all coefficients differ from "
