@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -234,9 +235,16 @@ class Results(FittedResult, UnavailableAttributes):
         -------
         object
             Object with the methods that maketables calls, which return the coefficients and the properties of
-            the fit.
+            the fit. An estimated number of observations is marked *(est.)*, and the row *S.E. type* states
+            whether standard errors include the privacy noise.
         """
-        return TableEntry(self.tidy(), dict(zip(GLANCE, self.glance().iloc[0], strict=True)))
+        facts = dict(zip(GLANCE, self.glance().iloc[0], strict=True))
+        complete = self._context.complete
+        is_known = complete is None or complete.is_exact
+        facts["records"] = self.nobs if is_known else f"{self.nobs:,} (est.)"
+        has_noise = facts["epsilon"] != math.inf
+        facts["errors"] = f"{self.cov_type}, with privacy noise" if has_noise else self.cov_type
+        return TableEntry(self.tidy(), facts)
 
     # ---- plots, pages and files
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,7 +68,7 @@ LINK_SCALES = {"Identity": "mean", "Logit": "log odds", "Log": "log mean", "Prob
 UNIT = "{} hold for the unit of privacy {} and the neighboring relation {}."
 CODED = "Response of {}: {}."
 UNKNOWN_CELL = "-"  # in place of an error or an interval that a fit does not have
-MAKETABLES_FACTS = {"N": "nobs", "r2": "r_squared", "se_type": "cov_type"}
+MAKETABLES_FACTS = {"N": "records", "r2": "r_squared", "se_type": "errors"}
 
 
 @error_boundaries
@@ -205,6 +206,54 @@ class Comparison:
         -----
         **Privacy.** Costs nothing: it uses only released numbers.
         """
+        return self._paper_table(cells, stars, alpha, digits).to_latex(caption, label)
+
+    @refuses(TEXT_ONLY)
+    def to_html(
+        self,
+        *,
+        cells: PaperCells = "se",
+        stars: bool = False,
+        alpha: float = 0.05,
+        digits: int = 3,
+        caption: str | None = None,
+    ) -> str:
+        """Return the same table as `to_latex` in HTML, with the note below the table.
+
+        Parameters
+        ----------
+        cells : {"se", "ci"}
+            Statistic below the coefficients: standard errors in parentheses, or intervals in brackets. It is
+            "-" where a fit does not have it. A fit whose summary has intervals from score tests always has
+            these intervals.
+        stars : bool
+            Whether to mark p-values below 0.1, 0.05 and 0.01, where a fit has p-values. The function
+            ``summary_col(stars=True)`` of statsmodels uses the same levels.
+        alpha : float
+            One minus the confidence level of the intervals.
+        digits : int
+            Number of digits after the decimal point, at most 15.
+        caption : str, optional
+            Title above the table.
+
+        Returns
+        -------
+        str
+            HTML text of the table.
+
+        Raises
+        ------
+        ArgumentError
+            An argument is invalid.
+
+        Notes
+        -----
+        **Privacy.** Costs nothing: it uses only released numbers.
+        """
+        return self._paper_table(cells, stars, alpha, digits).to_html(caption)
+
+    def _paper_table(self, cells: PaperCells, stars: bool, alpha: float, digits: int) -> PaperTable:
+        """Return the cells and the note of a table for a paper."""
         check_paper_options(cells, stars, alpha, digits)
         order = list(dict.fromkeys(name for result in self.results.values() for name in result.params.index))
         with warnings.catch_warnings():
@@ -229,13 +278,12 @@ class Comparison:
             if doubted := _flags(result).doubted:
                 note.append(f"The summary of {fit} has notes on {doubted}.")
         note += [FLAGGED] if any(_flags(result).marked for result in self.results.values()) else []
-        table = PaperTable(
+        return PaperTable(
             header=("", *map(str, self.results)),
             rows=rows,
             note=" ".join(note),
             facts=[(fact, *entries) for fact, entries in self._facts().items()],
         )
-        return table.to_latex(caption, label)
 
     def _facts(self) -> dict[str, list[str]]:
         """Return the rows below the coefficients: a cell per fit, by name of the row."""
@@ -304,7 +352,8 @@ class TableEntry:
     coefficients : DataFrame
         `Results.tidy`.
     facts : mapping
-        `Results.glance`.
+        `Results.glance`, and what tables print: ``records`` (number of observations, a text with "(est.)" if
+        noise hides it) and ``errors`` (type of the standard errors, and whether they include privacy noise).
 
     Notes
     -----
@@ -324,16 +373,19 @@ class TableEntry:
 
     @property
     def __maketables_vcov_info__(self) -> dict[str, str]:
-        return {"vcov_type": str(self.facts["cov_type"])}
+        return {"vcov_type": str(self.facts["errors"])}
 
     @property
     def __maketables_default_stat_keys__(self) -> list[str]:
         cautions = ["cautions"] if self.facts["cautions"] else []
-        return ["N", "epsilon", "delta", *cautions, *([] if self.facts["secure"] else ["secure"])]
+        noise = [] if self.facts["secure"] else ["secure"]
+        return ["N", "se_type", "epsilon", "delta", *cautions, *noise]
 
     def __maketables_stat__(self, key: str) -> Any:
         """Return a fact of the fit, by its name in `Results.glance` or the library's own; None without."""
         fact = self.facts.get(MAKETABLES_FACTS.get(key, key))
+        if isinstance(fact, float) and math.isinf(fact):
+            return f"{fact}"  # maketables formats no infinite numbers
         return None if fact is None or fact == "" or pd.isna(fact) else fact
 
 
@@ -352,8 +404,8 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     -------
     object
         Comparison with the tables ``params``, ``bse``, ``tvalues``, ``pvalues`` and ``privacy``. The
-        attribute ``total`` is the total cost of all private fits, and the methods ``summary()`` and
-        ``to_latex()`` print the comparison.
+        attribute ``total`` is the total cost of all private fits, and the methods ``summary()``,
+        ``to_latex()`` and ``to_html()`` print the comparison.
 
     Raises
     ------

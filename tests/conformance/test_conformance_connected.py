@@ -127,6 +127,7 @@ def test_the_hook_of_maketables_tells_coefficients_cost_and_cautions(name):
         np.testing.assert_array_equal(table["se"], result.tidy().std_error)
         told = {key: entry.__maketables_stat__(key) for key in entry.__maketables_default_stat_keys__}
         assert (told["N"], told["epsilon"]) == (result.nobs, glance.epsilon)
+        assert told["se_type"] == f"{result.cov_type}, with privacy noise"
         assert told.get("cautions", "") == glance.cautions
         assert entry.__maketables_stat__("nothing") is None
 
@@ -140,6 +141,7 @@ def test_maketables_and_great_tables_make_tables(name):
     text = table.make(type="gt").as_raw_html()
     for result in results:
         assert f"{result.nobs}" in text
+        assert f"{result.cov_type}, with privacy noise" in text
         for kind, _ in result.cautions:
             assert kind in text
         shown = great.GT(result.tidy()).as_raw_html()

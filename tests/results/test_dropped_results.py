@@ -286,6 +286,33 @@ def test_tables_of_several_fits_mark_the_estimated_number():
     assert "n = 3,000" in fits["imputed"].to_latex()
 
 
+def test_maketables_reads_the_estimated_number_as_one():
+    """It prints texts as they are and formats numbers; infinite ones are an error there."""
+    rows = table()
+    noisy, counted = FITS["OLS"](rows), FITS["OLS"](rows, **NO_NOISE)
+    entries = [fit.to_maketables() for fit in (noisy, counted, FITS["OLS"](rows, "impute-public"))]
+    numbers = [entry.__maketables_stat__("N") for entry in entries]
+    assert numbers == [f"{noisy.nobs:,} (est.)", counted.nobs, N]
+    assert [entry.__maketables_stat__("epsilon") for entry in entries][1] == "inf"
+    errors = [entry.__maketables_stat__("se_type") for entry in entries]
+    assert errors == [f"{noisy.cov_type}, with privacy noise", counted.cov_type, errors[0]]
+
+
+def test_a_word_document_has_the_marked_number(tmp_path):
+    maketables = pytest.importorskip("maketables", reason="the extra privinf[tables] is not installed")
+    docx = pytest.importorskip("docx", reason="python-docx, which maketables needs, is not installed")
+    rows = table()
+    fits = [FITS["OLS"](rows), FITS["OLS"](rows, **NO_NOISE)]
+    file = tmp_path / "table.docx"
+    maketables.ETable([fit.to_maketables() for fit in fits]).save(type="docx", file_name=str(file))
+    (written,) = docx.Document(str(file)).tables
+    lines = {line.cells[0].text: [cell.text for cell in line.cells[1:]] for line in written.rows}
+    assert lines["Observations"] == [f"{fits[0].nobs:,} (est.)", f"{fits[1].nobs:,}"]
+    assert lines["epsilon"][1] == "inf"
+    assert lines["S.E. type"] == [f"{fits[0].cov_type}, with privacy noise", fits[1].cov_type]
+    assert f"{fits[0].params['x']:.3f}" in lines["x"][0]
+
+
 def test_a_large_delta_is_one_for_all_rows():
     """The number of people is that of the table, not that of complete rows."""
     rows = table(share=0.5)

@@ -157,6 +157,28 @@ def test_a_comparison_has_a_column_per_fit(result):
             table.to_latex(**wrong)
 
 
+def test_a_comparison_in_html_has_the_cells_of_the_latex_table(result):
+    table = pi.compare({"a & b": result, "again": result})
+    for options in ({}, {"cells": "ci", "alpha": 0.1, "digits": 2}, {"stars": True}):
+        page = ET.fromstring(table.to_html(caption="Wages & more", **options))
+        rows = [["".join(cell.itertext()) for cell in row] for row in page.findall("tbody/tr")]
+        body, facts = cells_of(table.to_latex(**options))
+        plain = [
+            [html.unescape(cell).replace(r"\&", "&").replace(r"\_", "_") for cell in row] for row in body
+        ]
+        assert rows[: len(body)] == plain
+        assert [row[0] for row in rows[len(body) :]] == [fact[0] for fact in facts]
+        assert page.find("caption").text == "Wages & more"
+        assert [head.text for head in page.findall("thead/tr/th")][1:] == ["a & b", "again"]
+        note = page.find("tfoot/tr/td").text
+        assert "hold for the unit of privacy" in note
+        assert "together spent epsilon" in note
+    with pytest.raises(ArgumentError, match="digits"):
+        table.to_html(digits=16)
+    with pytest.raises(ArgumentError, match="no path"):
+        table.to_html("table.html")
+
+
 def test_a_comparison_notes_budget_weakness_and_missing_errors():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.0, 1.0, (200, 2))
