@@ -27,7 +27,9 @@ from privinf.accounting.purposes import (
     purpose_of,
     read_purposes,
     running_fit,
+    stated_text,
     stored_purposes,
+    title_of,
 )
 from privinf.accounting.scopes import Part, Scope, Tally, check_scope, cost_of, scope_component, total_of
 from privinf.error_boundary import error_boundaries
@@ -231,7 +233,8 @@ class Ledger:
         ----------
         name : str
             Name of the fit for readers of the ledger, such as "table 2"; at most 200 characters. The name is
-            public. It has no effect on the cost, the noise or the scope of a release.
+            public. It has no effect on the cost, the noise or the scope of a release. If sites of a
+            federation are queried, the name is sent to the sites, together with the model and the formula.
 
         Returns
         -------
@@ -839,6 +842,12 @@ def charged_since(ledger: Ledger, before: int) -> tuple[LedgerEntry, ...]:
         return entries
     purposes = ledger._account.purposes()
     return tuple(entry for entry in entries if entry.id in purposes and purposes[entry.id].fit == current.fit)
+
+
+def stated_purpose(ledger: Ledger) -> str:
+    """Return what the queries of the running fit state to sites: name in the ledger, model and formula."""
+    current = running_fit()
+    return stated_text(title_of(ledger._fit_name, "" if current is None else current.subject))
 
 
 def ledger_of(account: Account, scope: Scope = (), fit_name: str = "") -> Ledger:

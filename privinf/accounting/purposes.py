@@ -28,6 +28,7 @@ PURPOSES = "purposes"  # field of a stored ledger, and of the private part of a 
 PURPOSES_SEAL = "purposes_sha256"  # field of a stored ledger: checksum of its purposes
 LONGEST_SUBJECT = 200  # characters of a subject that are kept: a formula of many columns is longer
 LONGEST_NAME = 200  # characters of a name: every line of the fit is stored with it
+STATED = "stated"  # field of the private part of a line of a site's ledger: text that the asker states
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,15 @@ def shortened(subject: str) -> str:
     return line if len(line) <= LONGEST_SUBJECT else f"{line[: LONGEST_SUBJECT - 3]}..."
 
 
+def stated_text(text: str) -> str:
+    """Return a text of another party as it may be stored and printed.
+
+    It has one line of printable characters, is cut where it is too long, and contains no double quotes, so
+    that a reader sees where the quoted text ends.
+    """
+    return shortened(printable(text[: 2 * LONGEST_SUBJECT]).replace('"', "'"))
+
+
 def labels_of(entries: Iterable[LedgerEntry]) -> str:
     """Return the labels of lines, each once."""
     return ", ".join(dict.fromkeys(readable(entry.label) for entry in entries))
@@ -133,7 +143,7 @@ class LedgerFit:
     @property
     def title(self) -> str:
         """Name and subject in one text."""
-        return f"{self.name}: {self.subject}" if self.name else self.subject
+        return title_of(self.name, self.subject)
 
     @property
     def day(self) -> str:
@@ -144,6 +154,11 @@ class LedgerFit:
         return (
             f"<LedgerFit: {self.day} UTC, {printable(self.title)}, {counted(len(self.entries), 'release')}>"
         )
+
+
+def title_of(name: str, subject: str) -> str:
+    """Return the name of a fit and its subject in one text; either may be empty."""
+    return ": ".join(part for part in (name, subject) if part)
 
 
 def counted_fits(releases: Sequence[int]) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from privinf.accounting.purposes import stated_text
 from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, ArgumentError, StorageError
 from privinf.typing import Floats
@@ -33,6 +34,7 @@ class Changed(TypedDict, total=False):
     charges: Sequence[Mapping[str, Any]]
     masking: Mapping[str, Any]
     reservation: str
+    purpose: str
 
 
 # Keys are sorted: equal content has one text, and one digest.
@@ -86,6 +88,9 @@ class Query:
         empty for other queries.
     reservation : str
         Name of the session in which the cost of the query was reserved; empty without a reservation.
+    purpose : str
+        Description of the fit, which a site stores next to its ledger entries. It is cut to 200 printable
+        characters. The digest does not cover it.
 
     Raises
     ------
@@ -107,17 +112,20 @@ class Query:
     charges: tuple[Mapping[str, Any], ...] = ()
     masking: Mapping[str, Any] = field(default_factory=dict)
     reservation: str = ""
+    purpose: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.op, str) or not self.op:
             raise ArgumentError(
                 "op= must be a non-empty string, the name of the statistic that the query requests"
             )
-        texts = (self.design, self.session, self.reservation)
+        texts = (self.design, self.session, self.reservation, self.purpose)
         if not all(isinstance(text, str) and is_unicode(text) for text in texts):
             raise ArgumentError(
-                "design=, session= and reservation= of a query must be strings of Unicode characters"
+                "design=, session=, reservation= and purpose= of a query must be strings of Unicode "
+                "characters"
             )
+        object.__setattr__(self, "purpose", stated_text(self.purpose))
         if not isinstance(self.args, Mapping) or not isinstance(self.masking, Mapping):
             raise ArgumentError("args and masking of a query must be mappings")
         lines = self.charges
@@ -135,7 +143,7 @@ class Query:
 
     @property
     def digest(self) -> str:
-        """SHA-256 digest of the query, in hexadecimal; it is the same on every platform."""
+        """SHA-256 digest of the query without its purpose, in hexadecimal; the same on every platform."""
         return self.digest_with()
 
     def digest_with(self, **changed: Unpack[Changed]) -> str:
@@ -151,7 +159,7 @@ class Query:
         str
             SHA-256, in hexadecimal.
         """
-        return message_digest(*self._packed(changed))
+        return message_digest(*self._packed({"purpose": "", **changed}))
 
     @property
     def subject(self) -> str:
@@ -174,7 +182,7 @@ class Query:
         arrays = {name: value for name, value in header["args"].items() if isinstance(value, np.ndarray)}
         header["args"] = {name: value for name, value in header["args"].items() if name not in arrays}
         header["masking"] = dict(header["masking"])
-        for name in [name for name in ("masking", "reservation") if not header[name]]:
+        for name in [name for name in ("masking", "reservation", "purpose") if not header[name]]:
             del header[name]
         return _json(header), arrays
 

@@ -191,6 +191,7 @@ class Rounds:
         entries: Sequence[LedgerEntry],
         *,
         reservation: str,
+        purpose: str,
         masking: Mapping[str, Any] | None = None,
     ) -> Query:
         """Return the query of a sum at the next position of the session."""
@@ -205,6 +206,7 @@ class Rounds:
             charges=tuple(entry.to_dict() for entry in entries),
             masking={} if masking is None else masking,
             reservation=reservation,
+            purpose=purpose,
         )
 
     def ask(self, query: Query, names: Sequence[str]) -> list[Reply]:

@@ -13,7 +13,7 @@ from privinf.accounting import Ledger, LedgerEntry, Loss, loss_from_dict
 from privinf.accounting.journal import PRIVATE, Head
 from privinf.accounting.ledger import account_of, ledger_of, named_labels
 from privinf.accounting.losses import noise_free
-from privinf.accounting.purposes import PURPOSES, Purpose, read_purposes
+from privinf.accounting.purposes import PURPOSES, STATED, Purpose, read_purposes, stated_text
 from privinf.accounting.scopes import Part, Tally
 from privinf.errors import ArgumentError, NotAvailableError, StorageError
 from privinf.federation.envelope import Analyst, SignedHead
@@ -169,6 +169,7 @@ class Journal:
         """
         note = self._note(query, digest) | ({} if by is None else {"analyst": by.name})
         note |= {"reservation": query.reservation} if query.reservation else {}
+        note |= {PRIVATE: {STATED: query.purpose}} if query.purpose else {}
         placed = tuple(entry.within(self._scope) for entry in entries)
         on = _part(note)
         if not self._outdated.isdisjoint((digest, query.session, on)):
@@ -359,11 +360,22 @@ class Journal:
 
 
 def purpose_of_query(line: Mapping[str, Any]) -> Purpose:
-    """Return the fit that a query at a site belongs to: that of its reservation, else of its session."""
+    """Return the fit that a query at a site belongs to: that of its reservation, else of its session.
+
+    The analyst's own description of the fit is quoted.
+    """
     analyst = line.get("analyst", "")
+    subject = f"fit by analyst {analyst}" if analyst else "fit over sites"
+    text = line.get(PRIVATE, {}).get(STATED, "")
+    if not isinstance(text, str):
+        raise StorageError(
+            f"a line of the site's ledger is not valid, because its entry {STATED!r} is not a text; restore "
+            "the latest copy of the ledger"
+        )
+    quoted = stated_text(text)
     return Purpose(
         fit=f"{analyst} {line.get('reservation', line['session'])}",
-        subject=f"fit by analyst {analyst}" if analyst else "fit over sites",
+        subject=f'{subject}, described as "{quoted}"' if quoted else subject,
     )
 
 

@@ -354,7 +354,7 @@ def read_site_ledger(path: Path, clock: Clock = time.time) -> Journal:
     try:
         for line in lines[1:]:
             journal.take_up(line)
-    except (PrivinfError, KeyError, TypeError, ValueError):
+    except (PrivinfError, AttributeError, KeyError, TypeError, ValueError):
         raise StorageError(f"the ledger {path} is damaged; restore its latest copy") from None
     journal.expire()
     return journal

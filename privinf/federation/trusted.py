@@ -19,7 +19,7 @@ from uuid import uuid4
 import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, Loss, ReleasedNumber, calibrate_mu
-from privinf.accounting.ledger import check_ledger
+from privinf.accounting.ledger import check_ledger, stated_purpose
 from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
 from privinf.federation.local import LocalSites
@@ -804,7 +804,14 @@ class TrustedServer:
     ) -> Query:
         exact = noisy and (self._noise.secure or op.sums is not None)
         bits = exact_bits(self._rounds.count(names)) if exact else 0
-        return self._rounds.next_query(op, args, bits, entries, reservation=self._reservation.name)
+        return self._rounds.next_query(
+            op,
+            args,
+            bits,
+            entries,
+            reservation=self._reservation.name,
+            purpose=stated_purpose(self.ledger),
+        )
 
     def _new_release(self, planned: PlannedQuery, answered: tuple[str, ...]) -> NoisySum:
         """Release by a new query, which is charged: other sites answered than before, or with another sum."""

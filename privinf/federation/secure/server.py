@@ -43,6 +43,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import Ledger, LedgerEntry, calibrate_mu
+from privinf.accounting.ledger import stated_purpose
 from privinf.error_boundary import error_boundaries
 from privinf.errors import AlignmentError, NotAvailableError
 from privinf.federation.messages import WRONG_ANSWER, Federation, Query
@@ -352,6 +353,7 @@ class SecureServer(TrustedServer):
             (plan.entry,),
             masking=self._terms(plan, names),
             reservation=self._reservation.name,
+            purpose=stated_purpose(self.ledger),
         )
         check_room(
             read_terms(query, plan.entry),
