@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
@@ -12,6 +13,7 @@ from scipy.stats import norm
 from privinf.accounting.budget import rounded_budget
 from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.glm.advice import RARE
 from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.planning.guesses import Guesses
 from privinf.planning.modulated import ModulationOptions, directions_frame
@@ -49,6 +51,12 @@ FEW_COLUMNS = (
 NO_PEOPLE = (
     "n was not passed, so the plan is for 10,000 people: pass n=, or call n_for(width=...) for the number of "
     "people that you need"
+)
+# Of levels of few people whose coefficients most fits identify too weakly.
+RARE_LEVEL = (
+    "few people have the level {level!r} of {column!r} ({count:,.0f} of {n:,} with these shares), which can "
+    "widen the intervals of all coefficients. Merge it with another level, for example by pi.Factor([...], "
+    "other={other!r}), and plan again"
 )
 
 
@@ -509,6 +517,7 @@ class Study:
                 "",
                 *(f"{cell.name}: {cell.described}{cell.reason and '; '}{cell.reason}" for cell in self.cells),
                 best,
+                *self._rare_levels,
                 *self.remarks,
                 "",
                 "Assumptions",
@@ -518,6 +527,22 @@ class Study:
 
     def __repr__(self) -> str:
         return self.summary()
+
+    @property
+    def _rare_levels(self) -> list[str]:
+        """Sentences on levels of few people that most fits of an estimator identify too weakly."""
+        weak = {name for cell in self.cells for name in cell.weak}
+        sentences = []
+        for column in self.case.people.distributions:
+            if not column.levels:
+                continue
+            common = column.values[int(np.argmax(column.shares))]
+            for level, share in zip(column.values, column.shares, strict=True):
+                term = re.compile(rf"(C\()?{re.escape(column.name)}\b.*\[T\.{re.escape(str(level))}\]")
+                if share < RARE and any(map(term.fullmatch, weak)):
+                    words = {"level": level, "column": column.name, "other": common}
+                    sentences.append(RARE_LEVEL.format(**words, count=share * self.case.n, n=self.case.n))
+        return sentences
 
     @property
     def _names(self) -> list[str]:

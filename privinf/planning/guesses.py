@@ -185,6 +185,14 @@ class ColumnDistribution:
         """How many levels a factor has; 0: a number."""
         return 0 if self.cuts is None else len(self.values)
 
+    @property
+    def shares(self) -> Floats:
+        """Shares of the levels of a factor, in order; empty for a number."""
+        if self.cuts is None:
+            return np.empty(0)
+        shares: Floats = np.diff(np.concatenate([[0.0], norm.cdf(self.cuts), [1.0]]))
+        return shares
+
     def column(self, z: Floats) -> Any:
         """Return a column's values: numbers, or levels."""
         if self.cuts is None:

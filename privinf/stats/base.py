@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
@@ -21,6 +22,7 @@ from privinf.errors import (
     NotAvailableError,
     SchemaError,
     SensitivityError,
+    StorageError,
 )
 from privinf.inference.counts import joint_level
 from privinf.mechanisms.blocks import table_rows
@@ -86,6 +88,10 @@ NOT_A_SHARE = "column {!r} is not declared with two values: declare it with boun
 TABLE_ESTIMATES = (
     "The estimates are those of this table: standard errors and intervals allow for the noise, not for "
     "sampling."
+)
+OTHER_PICKLE = (
+    "the pickled {} was made by another version of privinf, whose results have other fields: load it with "
+    "that version, and store its numbers there with to_json()"
 )
 TEST_INTERVALS = (
     "table has all estimates with their intervals, and rows[0].low and rows[0].high are those of the first "
@@ -876,7 +882,22 @@ class StatResult(PortableTest):
 
 
 def _rebuilt(kind: type[StatResult], state: dict[str, Any]) -> StatResult:
-    return kind(**state)
+    """Return a result from the fields in its pickle; StorageError where the class has other fields now."""
+    with suppress(Exception):
+        result = kind(**state)
+        if _has_all_fields(result):
+            return result
+    raise StorageError(OTHER_PICKLE.format(kind.__name__))
+
+
+def _has_all_fields(value: Any) -> bool:
+    """Return whether no object within a result lacks a field: a pickle sets only those that it contains."""
+    if is_dataclass(value):
+        return all(
+            hasattr(value, field.name) and _has_all_fields(getattr(value, field.name))
+            for field in fields(value)
+        )
+    return all(map(_has_all_fields, value)) if isinstance(value, tuple) else True
 
 
 def target_notes(target: CountTarget) -> tuple[Note, ...]:

@@ -189,6 +189,16 @@ def test_weak_cells_are_said_and_have_no_width():
     assert np.isnan(study.power(1.0)).all(axis=None)
 
 
+def test_a_rare_level_is_named_before_anything_is_spent():
+    shares = {"region": {"n": 0.66, "s": 0.33, "w": 0.01}}
+    for formula in ("wage ~ educ + region", 'wage ~ C(region, Treatment("s")) + educ'):
+        rare = plan(3000, formula, guesses=replace(BOOK, shares=BOOK.shares | shares)).summary()
+        assert "few people have the level 'w' of 'region' (30 of 3,000 with these shares)" in rare
+        assert "pi.Factor([...], other='n')" in rare
+        assert "the level 's'" not in rare
+    assert "few people" not in plan(3000, "wage ~ educ + region").summary()
+
+
 def test_without_noise_the_width_is_the_floor():
     study = plan(epsilon=np.inf, estimators=["OLS"])
     assert study.frame.times.to_list() == pytest.approx([1.0] * 3, abs=0.03)

@@ -15,6 +15,7 @@ from privinf.errors import (
     HeavyTailWarning,
     SchemaError,
     SensitivityError,
+    StorageError,
 )
 from privinf.stats.means import MeanModel, laplace_quantile, laplace_tail
 
@@ -133,6 +134,22 @@ def test_the_summary_says_it_all():
         "[0, 10]",
     ):
         assert part in text
+
+
+def test_a_pickle_of_another_version_is_refused_by_name():
+    """Its fields are missing, unknown, or, within the objects of a result, were never set."""
+    r = pi.stats.ttest_1samp(X, 5.0, bounds=(0, 10), mu=0.5, rng=0)
+    rebuild, (kind, state) = r.__reduce__()
+    incomplete = object.__new__(type(r.test))
+    for name in ("statistic", "pvalue"):
+        object.__setattr__(incomplete, name, getattr(r.test, name))
+    fewer = {name: value for name, value in state.items() if name != "rows"}
+    for old in (fewer, state | {"estimates": ()}, state | {"test": incomplete}, state | {"release": None}):
+        with pytest.raises(
+            StorageError, match=f"pickled {kind.__name__} was made by another version.*to_json"
+        ):
+            rebuild(kind, old)
+    assert rebuild(kind, state).pvalue == r.pvalue
 
 
 def test_results_are_frozen_and_can_be_pickled():
