@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from mechanisms.cluster_tables import FITS, SCHEMA, fitted, table
+from mechanisms.cluster_tables import FITS, SCHEMA, curves, fit_of, fitted, table
 
 import privinf as pi
 from privinf.errors import AlignmentError, NotAvailableError, SchemaError, StorageError
@@ -17,6 +17,23 @@ distributed = pytest.importorskip("distributed", reason="dask is not installed (
 from privinf.mechanisms.pushdown import dask_tables  # noqa: E402
 
 CLOSED = {"dashboard_address": None, "worker_dashboard_address": None, "threads_per_worker": 1}
+
+
+@pytest.fixture
+def gathered(monkeypatch):
+    """Refuse to read rows of a dask frame in this process; return a list of the sums of its partitions."""
+    sums, gather = [], dask_tables.DaskSource.gathered
+
+    def counted(source, *args):
+        sums.append(args)
+        return gather(source, *args)
+
+    def refused(*_):
+        raise AssertionError("rows were read in the calling process")
+
+    monkeypatch.setattr(dask_tables.DaskSource, "gathered", counted)
+    monkeypatch.setattr(dask_tables.DaskSource, "read", refused)
+    return sums
 
 
 def of_parts(parts):
@@ -43,13 +60,22 @@ def test_rows_with_missing_values_are_dropped_as_in_one_process(model, formula, 
     frame.loc[1000:1002, "x"] = np.nan  # a partition, all of it
     frame.loc[::9, "w"] = np.nan
     frame.loc[4::31, "g"] = None
-    fits = [
-        model.from_formula(formula, data, schema=SCHEMA, missing="drop").fit(mu=2.0, rng=4, **options)
-        for data in (in_parts(frame), frame)
-    ]
+    fits = [fit_of(model, formula, options, data, missing="drop") for data in (in_parts(frame), frame)]
     assert fits[0].nobs == fits[1].nobs < 3000
     assert fits[0].params.equals(fits[1].params)
     assert fits[0].bse.equals(fits[1].bse)
+
+
+def test_survival_curves_and_a_test_have_the_bits_of_one_process(gathered):
+    assert curves(in_parts(table())) == curves(table())
+    assert len(gathered) == 1  # one release, of which curves and test are computed
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.ChangedTargetWarning")  # values lie outside the bounds
+@pytest.mark.parametrize(("model", "formula", "options"), FITS)
+def test_every_sum_is_made_by_the_partitions(gathered, model, formula, options):
+    fitted(model, formula, options, in_parts(table(400)))
+    assert gathered
 
 
 @pytest.mark.filterwarnings("ignore::privinf.errors.ChangedTargetWarning")  # values lie outside the bounds
@@ -80,6 +106,7 @@ def test_a_cluster_of_processes_gives_the_same_bits_and_tells_that_a_worker_died
     ):
         for fit in FITS:
             assert fitted(*fit, in_parts(frame)) == fitted(*fit, frame)
+        assert curves(in_parts(frame)) == curves(frame)
         dying = of_parts([dask.delayed(frame), dask.delayed(os._exit)(1)])
         model = pi.MomentOLS.from_formula("y ~ x", dying, schema=SCHEMA, ledger=ledger)
         with pytest.raises(StorageError, match="worker died"):
@@ -276,6 +303,11 @@ def test_a_fit_of_row_groups_has_the_bits_of_one_process(
     monkeypatch.setattr(dask_tables, "PART_ROWS", 400)
     data = pi.open_rows(folder, client=workers)
     assert fitted(model, formula, options, data) == fitted(model, formula, options, table())
+
+
+def test_curves_of_row_groups_have_the_bits_of_one_process(monkeypatch, workers, folder):
+    monkeypatch.setattr(dask_tables, "PART_ROWS", 400)
+    assert curves(pi.open_rows(folder, client=workers)) == curves(table())
 
 
 @pytest.mark.filterwarnings("ignore::privinf.errors.ChangedTargetWarning")  # values lie outside the bounds
