@@ -379,7 +379,8 @@ def _response(
 def _nearest_level(item: Factor, values: Floats) -> Floats:
     """Return the levels of a numeric factor that are nearest to these values."""
     levels: Floats = np.sort(np.asarray(item.levels, dtype=np.float64))
-    return levels[np.argmin(np.abs(values[:, None] - levels), axis=1)]
+    nearest: Floats = levels[np.argmin(np.abs(values[:, None] - levels), axis=1)]
+    return nearest
 
 
 # ---- cases
