@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from privinf.inference.covariances import Covariance
 from privinf.inference.estimate import Estimate
 from privinf.inference.identifiability import check_full_rank
 from privinf.inference.linear_scores import LinearScores
+from privinf.inference.noisy_variance import is_hidden
 from privinf.inference.score_test import identification
 from privinf.inference.solution import solve
 from privinf.releases import Release
@@ -171,7 +172,7 @@ def build_results(
     if reported is None and not np.array_equal(solution.point, solution.params):
         point = transform @ solution.point + shift
     sampling = (solution if sampling_system is None else solve(sampling_system)).sampling_cov
-    rsquared, scale = fit_measures(system, solution.params, design.constant_direction)
+    measures = fit_measures(system, solution.params, design.constant_direction).rescaled(design.y_scale**2)
     clipped = () if exact else clipped_target(release.design)
     context = Context(
         report=release_report(release, ledger, reread=reread),
@@ -184,9 +185,9 @@ def build_results(
         model=model,
         method=method,
         options={**(options or {}), **fit.described()},
-        settings=dict(settings or {}),
-        rsquared=rsquared,
-        scale=None if scale is None else scale * design.y_scale**2,
+        settings={**(settings or {}), **({"measure_noise": dict(measures.noise)} if measures.noise else {})},
+        rsquared=measures.rsquared,
+        scale=measures.scale,
         notes=(*clipped, *fit.notes(), *notes),
         point=point,
     )
@@ -235,21 +236,60 @@ def with_covariance(result: ResultsT, covariance: type[Covariance]) -> ResultsT:
     return result._with(estimate, replace(context, sampling_cov=sampling))
 
 
-def fit_measures(
-    system: LinearScores, params: Floats, constant: Floats | None
-) -> tuple[float | None, float | None]:
-    """Return (R^2, residual variance), from corrected moments, scaled units.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuresOfFit:
+    """R-squared and the residual variance, None where noise hides them, and the sds of their noise.
+
+    Attributes
+    ----------
+    rsquared, scale : float or None
+    noise : mapping of str to float
+        ``scale_noise`` and ``rsquared_noise``; empty where the noise of the equation is not known.
+    """
+
+    rsquared: float | None
+    scale: float | None
+    noise: Mapping[str, float]
+
+    def rescaled(self, factor: float) -> MeasuresOfFit:
+        """Return the same with variances in other units."""
+        noise = dict(self.noise)
+        if noise:
+            noise["scale_noise"] *= factor
+        return MeasuresOfFit(
+            rsquared=self.rsquared, scale=None if self.scale is None else self.scale * factor, noise=noise
+        )
+
+
+def fit_measures(system: LinearScores, params: Floats, constant: Floats | None) -> MeasuresOfFit:
+    """Return R^2 and the residual variance, from corrected moments, scaled units.
 
     R^2 is centered where there is a constant x'v = 1, as statsmodels has it; the residual variance has
     divisor n - p where the system has a `df_resid`, else n. Each is None where the noise leaves a value that
-    it cannot have.
+    it cannot have; both are where the residual variance is below two sds of its noise (`is_hidden`).
     """
-    residual = system.residual_variance(params)
-    total = system.residual_variance(np.zeros_like(params))
-    if constant is not None:
-        mass = float(constant @ system.A @ constant)  # 1, but for the noise of private dummies
-        total = total - float(constant @ system.g) ** 2 / mass if mass > 0.0 else 0.0
-    rsquared = 1.0 - residual / total if total > 0.0 else -1.0
+    squares: Callable[[Floats, Floats | None], tuple[Floats, Floats]] | None
+    squares = getattr(system, "squares", None)
     freed = system.n / max(system.n - len(params), 1) if math.isfinite(system.df_resid) else 1.0
-    scale = residual * freed
-    return rsquared if 0.0 <= rsquared <= 1.0 else None, scale if scale >= 0.0 else None
+    if squares is None:
+        residual = system.residual_variance(params)
+        total = system.residual_variance(np.zeros_like(params))
+        if constant is not None:
+            mass = float(constant @ system.A @ constant)  # 1, but for the noise of private dummies
+            total = total - float(constant @ system.g) ** 2 / mass if mass > 0.0 else 0.0
+        cov = np.zeros((2, 2))
+    else:
+        (residual, total), cov = squares(params, constant)
+    rsquared = 1.0 - residual / total if total > 0.0 else -1.0
+    sd = math.sqrt(max(float(cov[0, 0]), 0.0))
+    hidden = is_hidden(float(residual), sd)
+    noise = {}
+    if squares is not None:
+        slopes = np.array([-1.0, 1.0 - rsquared]) / total if total > 0.0 else np.zeros(2)
+        variance = max(float(slopes @ cov @ slopes), 0.0)
+        noise = {"scale_noise": sd * freed, "rsquared_noise": math.sqrt(variance)}
+    return MeasuresOfFit(
+        rsquared=None if hidden or not 0.0 <= rsquared <= 1.0 else float(rsquared),
+        scale=None if hidden else float(residual) * freed,
+        noise=noise,
+    )

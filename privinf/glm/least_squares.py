@@ -47,6 +47,7 @@ from privinf.glm.queries import (
     PricedQuery,
 )
 from privinf.inference.identifiability import check_full_rank
+from privinf.inference.noisy_variance import VISIBLE_SDS, is_hidden
 from privinf.inference.one_step import OneStepScores, step_noise
 from privinf.inference.tails import (
     ALLOWED,
@@ -85,6 +86,7 @@ LONG = 3.0  # lengths are counted before a Gram matrix where the longest squared
 LAST_FLOOR = 0.5  # of the last Hessian's eigenvalues, relative to the operator norm of its noise
 AT_FLOOR = 1e-6  # relative distance from the floor within which a stored Hessian's eigenvalue was floored
 ROBUST = 2.0  # where target="robust" clips scores, in units of sqrt p
+SMALLEST_TRACE = 1e-6  # of the last Hessian, where it is the divisor of a variance
 MAX_STEPS = 100  # looks without noise
 SMALLEST_STEP = 1e-10  # largest entry of a step, relative to 1 + the largest coefficient, that has converged
 
@@ -96,13 +98,41 @@ class FitMeasures:
     Attributes
     ----------
     residual : float
-        Mean squared residual at the coefficients.
-    total : float
-        Mean square of the response, about its mean where there is a constant.
+        Mean squared residual at the coefficients; noise may make it negative.
+    noise : float
+        Sd of its noise.
+    explained : float
+        Mean square of the fitted values, about their mean where there is a constant, without what noise of
+        the coefficients adds; at least 0.
+    explained_noise : float
+        Sd of its noise.
     """
 
     residual: float
-    total: float
+    noise: float
+    explained: float = 0.0
+    explained_noise: float = 0.0
+
+    @property
+    def residual_floor(self) -> float:
+        """The mean squared residual, at least its limit where noise hides it."""
+        return max(self.residual, VISIBLE_SDS * self.noise, 0.0)
+
+    def visible(self) -> tuple[float | None, float | None]:
+        """Return R-squared and the mean squared residual; None where noise hides the latter."""
+        if is_hidden(self.residual, self.noise):
+            return None, None
+        total = self.explained + self.residual
+        return self.explained / total if total > 0.0 else None, self.residual
+
+    @property
+    def rsquared_noise(self) -> float:
+        """Sd of the noise of R-squared, by the delta method."""
+        residual = self.residual_floor
+        total = self.explained + residual
+        if total <= 0.0:
+            return 0.0
+        return math.hypot(residual * self.explained_noise, self.explained * self.noise) / total**2
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -220,6 +250,25 @@ class OneStepFit:
         noise = np.asarray(sum(self.noise_terms(transform).values()))
         return shrunk * np.outer(grown, grown) + noise, noise
 
+    def explained(self, ones: Floats | None) -> tuple[float, float]:
+        """Return the mean square of the fitted values about their mean, and the sd of its noise.
+
+        Noise of covariance V in the coefficients b adds ``tr(G V)`` to ``b'G b``, G the centred first Gram
+        matrix, whose own noise of sd s adds an error of sd ``s |b|^2``.
+        """
+        gram = self.initial.gram
+        b = self.params
+        if ones is not None and (mass := float(ones @ gram @ ones)) > 0.0:
+            pull = gram @ ones
+            b = b - ones * float(pull @ b) / mass
+            gram = gram - np.outer(pull, pull) / mass
+        noise = np.asarray(sum(self.noise_terms(np.eye(len(b))).values()))
+        spread = gram @ noise
+        gram_sd = self.initial.edge / math.sqrt(2.0 * len(b))
+        variance = 4.0 * float(b @ spread @ gram @ b) + 2.0 * float(np.trace(spread @ spread))
+        variance = max(variance, 0.0) + (gram_sd * float(b @ b)) ** 2
+        return max(float(b @ gram @ b) - max(float(np.trace(spread)), 0.0), 0.0), math.sqrt(variance)
+
     def bias(self, transform: Floats) -> Floats:
         """Return the bias that the intervals of ``transform @ params`` must allow, shape (k,)."""
         R = transform @ self.influence
@@ -286,7 +335,7 @@ class OneStepFit:
             clean=self.meat,
             known=self.n * noise_cov,
             hessian_sd=self.hessian_sd,
-            residual=self.measures.residual,
+            residual=self.measures.residual_floor,
             noise_free=noise_free,
             n=self.n,
             cov_type=cov_type,
@@ -468,7 +517,7 @@ def fit_one_step(
     meat, meat_sd, measures = last_moments(queries, initial, moments, (releases[3], last[1]), hessian, step)
     score_sd = math.hypot(float(lower.scale), clip.weight * float(upper.scale)) / n
     strength = float(np.linalg.eigvalsh(hessian)[0]) / edge if edge > 0.0 else math.inf
-    return OneStepFit(
+    one_step = OneStepFit(
         initial=initial,
         clip=clip,
         hessian=(vectors * values) @ vectors.T,
@@ -484,6 +533,8 @@ def fit_one_step(
         measures=measures,
         n=n,
     )
+    explained, explained_noise = one_step.explained(queries.ones)
+    return replace(one_step, measures=replace(measures, explained=explained, explained_noise=explained_noise))
 
 
 def last_moments(
@@ -505,24 +556,23 @@ def last_moments(
     theta = initial.theta + initial.unit * initial.whitening.T @ step
     if queries.options.robust:
         meat, sd = queries.mean_matrix(last[0])
-        residual = initial.unit**2 * float(np.trace(meat)) / float(np.trace(hessian))
+        size = max(float(np.trace(hessian)), SMALLEST_TRACE)
+        residual = initial.unit**2 * float(np.trace(meat)) / size
+        noise = initial.unit**2 * math.sqrt(p) * sd / size
     else:
         squares = (float(last[0].values[0]) + last[1]) / queries.n
         residual = squares - initial.unit**2 * float(step @ hessian @ step)
+        noise = float(last[0].scale) / queries.n
+        sd = 0.0
     if math.isinf(queries.mu):
         ends = np.append(-theta, 1.0)
-        residual = float(ends @ moments @ ends)
-    residual = max(residual, 0.0)
+        residual = max(float(ends @ moments @ ends), 0.0)
+        noise = 0.0
+    measures = FitMeasures(residual, noise)
     if not queries.options.robust:
         freed = queries.n / max(queries.n - p, 1)
-        meat = freed * residual / initial.unit**2 * hessian
-        sd = 0.0
-    gram = moments[:p, :p]
-    ones = queries.ones
-    explained = float(theta @ gram @ theta)
-    if ones is not None and (mass := float(ones @ gram @ ones)) > 0.0:
-        explained -= float(ones @ gram @ theta) ** 2 / mass
-    return meat, sd, FitMeasures(residual, max(explained, 0.0) + residual)
+        meat = freed * measures.residual_floor / initial.unit**2 * hessian
+    return meat, sd, measures
 
 
 def fit_least_squares(queries: LeastSquaresQueries) -> OneStepFit:

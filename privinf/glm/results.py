@@ -471,7 +471,8 @@ class GLMResults(Results):
 
     @cached_property
     def _fit_statistics(self) -> FitStatistics:
-        return FitStatistics(self._inference, NO_SQUARES if self._context.scale is None else None)
+        has_squares = self._context.scale is not None or self._context.variance_hidden
+        return FitStatistics(self._inference, None if has_squares else NO_SQUARES)
 
     @cached_property
     def _predictions(self) -> GLMPredictions:
@@ -898,14 +899,18 @@ def one_step_results(
     context = description.context(rows, *notes)
     scarce = [doubt.text for doubt in doubts if doubt.rank == "must-read"]
     context["settings"] |= {"scores": system.to_dict(), "scarce": scarce}
-    rsquared = 1.0 - measures.residual / measures.total if measures.total > 0.0 else None
+    freed = unit**2 * (rows.total / max(rows.total - rows.p, 1))
+    rsquared, scale = measures.visible()
+    context["settings"] |= {
+        "measure_noise": {"scale_noise": measures.noise * freed, "rsquared_noise": measures.rsquared_noise}
+    }
     return named_results(
         estimate,
         sampling_cov=cov - noise,
         system=system,
         identification=strength,
         rsquared=rsquared,
-        scale=measures.residual * unit**2 * (rows.total / max(rows.total - rows.p, 1)),
+        scale=None if scale is None else scale * freed,
         **context,
     )
 

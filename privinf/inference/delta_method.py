@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import betainc, pdtr, stdtrit
 
 from privinf.errors import ArgumentError
 from privinf.inference.intervals import Precision
+from privinf.inference.noisy_variance import NoisyVariance
 from privinf.typing import ArrayLike, Floats
 from privinf.validation import check_array, check_fraction
 
@@ -156,20 +157,24 @@ class NormalObservation:
     ----------
     mean : ndarray, shape (rows,)
     precision : Precision
-        Of the observations about the predicted means.
+        Of the predicted means, with the degrees of freedom of the observations.
+    scatter : NoisyVariance
+        Of single observations around the predicted means.
     """
 
     mean: Floats
     precision: Precision
+    scatter: NoisyVariance
 
     @property
     def se(self) -> Floats:
         """Standard errors, shape (rows,)."""
-        return self.precision.se
+        return np.asarray(np.hypot(self.precision.se, self.scatter.sd))
 
     def conf_int(self, alpha: float) -> Floats:
         """Return intervals of level ``1 - alpha``, shape (rows, 2)."""
-        half = self.precision.half_length(alpha)
+        se = np.sqrt(np.square(self.precision.se) + self.scatter.limit(alpha))
+        half = replace(self.precision, se=se).half_length(alpha)
         return np.column_stack([self.mean - half, self.mean + half])
 
 

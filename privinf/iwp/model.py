@@ -757,9 +757,10 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             options["Reference level"] = f"{release.design.response} = {levels[0]!r}"
         linear = linear_system(system)
         design = release.design
-        rsquared = scale = None
+        measures = None
         if linear is not None:
-            rsquared, scale = fit_measures(linear, solved.estimate.params, design.constant_direction)
+            measures = fit_measures(linear, solved.estimate.params, design.constant_direction)
+            measures = measures.rescaled(design.y_scale**2)
         return IWPGLMResults(
             solved.estimate.transformed(transform, shift=shift, names=names),
             Context(
@@ -774,8 +775,8 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
                 method=solved.method,
                 options=options,
                 settings=settings | _response_settings(release, multinomial),
-                rsquared=rsquared,
-                scale=None if scale is None else scale * design.y_scale**2,
+                rsquared=None if measures is None else measures.rsquared,
+                scale=None if measures is None else measures.scale,
                 notes=_notes(release, system, solved.estimate.params),
             ),
         )

@@ -322,6 +322,25 @@ class NoisyTotals(LargeSample):
             return self._residual, "heteroskedastic"
         return homoskedastic_variance(self, beta) * self._freed * self.A, "homoskedastic"
 
+    def squares(self, beta: Floats, constant: Floats | None) -> tuple[Floats, Floats]:
+        """Return mean squares of residuals and of the response, and the covariance of their noise, (2, 2).
+
+        The residuals are those of the estimate, with what it takes off by fitting the noise; the response is
+        about its mean where there is a constant x'v = 1. At (v'z)^2 and (u'z)^2 the noise has the
+        covariance ``(s/n)^2 (v'u)^2``, less that of public entries; other errors are of second order.
+        """
+        residual = self.residual_variance(beta)
+        if is_positive_definite(self.A):
+            residual += float(np.trace(np.linalg.solve(self.A, self.noise_meat(beta)))) / self.n
+        mean = np.zeros_like(beta)
+        if constant is not None and (mass := float(constant @ self.A @ constant)) > 0.0:
+            mean = constant * float(constant @ self.g) / mass
+        total = self.residual_variance(mean)
+        forms = np.array([self._map.response - self._map.columns.T @ b for b in (beta, mean)])
+        public = forms[:, : self._map.public]
+        cov = (self._scale / self.n) ** 2 * ((forms @ forms.T) ** 2 - (public @ public.T) ** 2)
+        return np.array([residual, total]), cov
+
     def _freedom(self) -> float:
         """Degrees of freedom of the sampling part: n - p, or fewer where noise is in s2 as well.
 

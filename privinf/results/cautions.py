@@ -41,7 +41,18 @@ SILENT = frozenset(
         *("use_t", "df_model", "df_resid", "k_constant", "cov_type", "cov_params", "bse", "bse_sampling"),
         *("bse_privacy", "noise_cov", "noise_share", "variance_formula", "variance_inflation", "bias"),
         # squares of residuals
-        *("rsquared", "rsquared_adj", "scale", "ssr", "ess", "mse_resid", "mse_model", "mse_total"),
+        *(
+            "rsquared",
+            "rsquared_adj",
+            "scale",
+            "scale_noise",
+            "rsquared_noise",
+            "ssr",
+            "ess",
+            "mse_resid",
+            "mse_model",
+            "mse_total",
+        ),
         *("centered_tss", "dispersion", "residual_scale", "alpha", "alpha_bse"),
         # predicted means without their errors
         *("predict", "predict_sparse"),

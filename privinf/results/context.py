@@ -144,6 +144,17 @@ class Context:
         return self.design.outcome.level if level is None and self.design is not None else level
 
     @property
+    def measure_noise(self) -> Mapping[str, float]:
+        """Standard errors that noise causes: ``scale_noise``, ``rsquared_noise``; empty where unknown."""
+        noise: Mapping[str, float] = self.settings.get("measure_noise", {})
+        return noise
+
+    @property
+    def variance_hidden(self) -> bool:
+        """Whether noise of known size hides the residual variance."""
+        return self.scale is None and self.measure_noise.get("scale_noise", 0.0) > 0.0
+
+    @property
     def imputed(self) -> bool:
         """Whether missing values were imputed, so that estimates describe completed rows."""
         return imputes(self.settings)

@@ -10,12 +10,13 @@ import numpy as np
 
 from privinf.errors import NotAvailableError
 from privinf.inference.intervals import joint_distribution, joint_statistic
+from privinf.inference.noisy_variance import VISIBLE_SDS, NoisyVariance
 from privinf.results.wald import Inference
 from privinf.typing import Floats
 
 NO_VARIANCE = (
-    "the noise is so strong that the corrected residual variance is not positive; use a larger budget or "
-    "more rows"
+    "the privacy noise hides the residual variance: its estimate is not positive, or is below two standard "
+    "errors of its noise. Use a larger budget, more rows or narrower bounds of the response"
 )
 
 
@@ -43,7 +44,8 @@ class FitStatistics:
                 "noise is too strong, the response does not vary, or the estimate is not a least squares "
                 "estimate"
             )
-            raise NotAvailableError(f"rsquared is not available: {reason or outside}")
+            hidden = NO_VARIANCE if self.inference.context.variance_hidden else outside
+            raise NotAvailableError(f"rsquared is not available: {reason or hidden}")
         return self.inference.context.rsquared
 
     @property
@@ -98,10 +100,32 @@ class FitStatistics:
         first = int(np.flatnonzero(constant)[0])  # what v selects equals its first entry, the rest is zero
         return np.delete(np.eye(p) - np.outer(constant, np.eye(p)[first]), first, axis=0)
 
-    def scatter(self) -> float | str:
+    @property
+    def scale_noise(self) -> float:
+        """Standard error of `scale` that the privacy noise alone causes."""
+        return self._noise("scale_noise")
+
+    @property
+    def rsquared_noise(self) -> float:
+        """Standard error of `rsquared` that the privacy noise alone causes."""
+        if self.inference.context.rsquared is None:
+            return self.rsquared  # raises the reason
+        return self._noise("rsquared_noise")
+
+    def _noise(self, name: str) -> float:
+        noise = self.inference.context.measure_noise.get(name)
+        if noise is None:
+            unknown = self.no_moments or "this model does not compute the noise of its measures of fit"
+            raise NotAvailableError(f"{name} is not available: {unknown}")
+        return float(noise)
+
+    def scatter(self) -> NoisyVariance | str:
         """Return the variance of an observation around its mean, or why there is none."""
+        noise = self.inference.context.measure_noise.get("scale_noise", 0.0)
+        if self.inference.context.variance_hidden and noise > 0.0:
+            return NoisyVariance(estimate=VISIBLE_SDS * noise, noise=noise)
         try:
-            return self.scale
+            return NoisyVariance(estimate=self.scale, noise=noise)
         except NotAvailableError as reason:
             return f"they need the residual variance, and {reason}"
 

@@ -294,6 +294,16 @@ class FittedResult(Cautious):
         return self._fit_statistics.scale
 
     @property
+    def scale_noise(self) -> float:
+        """Standard error of `scale` that the privacy noise alone causes."""
+        return self._fit_statistics.scale_noise
+
+    @property
+    def rsquared_noise(self) -> float:
+        """Standard error of `rsquared` that the privacy noise alone causes."""
+        return self._fit_statistics.rsquared_noise
+
+    @property
     def rsquared_adj(self) -> float:
         """R-squared adjusted for the number of coefficients, as statsmodels has it."""
         return self._fit_statistics.rsquared_adj

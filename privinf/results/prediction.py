@@ -20,6 +20,7 @@ from privinf.inference.delta_method import (
 )
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import Precision, contrast_df
+from privinf.inference.noisy_variance import NoisyVariance
 from privinf.results.fit_statistics import FitStatistics
 from privinf.results.rendering import ROWS_STAY
 from privinf.results.wald import Inference
@@ -57,8 +58,8 @@ class Prediction:
     """Means predicted for new rows, with standard errors; intervals of new observations where they exist.
 
     The error of a mean is that of the estimate x'b, sampling and privacy noise together. The interval of a
-    new observation adds its scatter around the mean: the released residual variance, taken as normal, or the
-    distribution of counts. Rows with missing values have NaN throughout.
+    new observation adds its scatter around the mean: the released residual variance, taken as normal and
+    raised for its privacy noise, or the distribution of counts. Rows with missing values have NaN throughout.
 
     Attributes
     ----------
@@ -276,7 +277,7 @@ def predicted(
     rows: tuple[Floats, pd.Index[Any]],
     loss: LossName,
     *,
-    scatter: float | str = NO_SCATTER,
+    scatter: NoisyVariance | str = NO_SCATTER,
     dispersion: float = 1.0,
     alpha: float = 0.0,
     shift: Floats | float = 0.0,
@@ -290,7 +291,7 @@ def predicted(
     rows : ndarray of shape (rows, p), and Index
     loss : LossName
         "squared": the mean is linear; else see `mean_response`.
-    scatter : float or str
+    scatter : NoisyVariance or str
         Residual variance of a linear mean, or why there is none.
     dispersion, alpha : float
         Of counts; see `CountObservation`.
@@ -305,9 +306,11 @@ def predicted(
     if loss == "squared":
         if isinstance(scatter, str):
             return Prediction(mean=linear, index=index, reason=scatter)
-        se = np.sqrt(np.square(linear.se) + scatter)
-        spread = Precision(se, contrast_df(estimate, exog, scatter), linear.bias)
-        return Prediction(mean=linear, index=index, observation=NormalObservation(linear.mean, spread))
+        df = contrast_df(estimate, exog, scatter.estimate)
+        spread = Precision(linear.se, df, linear.bias)
+        return Prediction(
+            mean=linear, index=index, observation=NormalObservation(linear.mean, spread, scatter)
+        )
     mean: Any = LinkPrediction(linear, loss)
     if loss == "poisson":
         return Prediction(mean=mean, index=index, observation=CountObservation(linear, dispersion, alpha))

@@ -138,6 +138,14 @@ ALLOWED_BIAS = (
     "P-values and intervals allow for a {} of up to {:.2g} standard errors, which the release cannot rule "
     "out."
 )
+HIDDEN_VARIANCE_NOTE = (
+    "Hidden residual variance: the estimate is below two standard errors of its noise ({:.3g}), so that "
+    "R-squared and the residual variance are not available, and intervals of new observations use an upper "
+    "limit. For the two numbers, use a larger budget, more rows or narrower bounds of the response."
+)
+MEASURE_NOISE = (
+    "{} (noise {})"  # of R-squared and the residual variance, with the standard error of the noise
+)
 FLOORED_NOTE = (
     "The noise hides the residual variance: the sampling part of the standard errors is set to the smallest "
     "value that the noisy moments allow."
@@ -540,8 +548,8 @@ def _target_facts(result: FittedResult) -> list[Fact]:
 
 def _moment_facts(result: FittedResult) -> list[Fact]:
     measures = [
-        ("R-squared (corrected):", _or_reason(lambda: result.rsquared)),
-        ("Residual variance:", _or_reason(lambda: result.scale)),
+        ("R-squared (corrected):", _with_noise(result, "rsquared")),
+        ("Residual variance:", _with_noise(result, "scale")),
     ]
     if not _shows_f(result):
         return measures
@@ -669,6 +677,8 @@ def _cautions(result: FittedResult) -> list[str]:
             lines.append(sentence(STEEP.format(result.identification.stretch)))
         if sampling_kind(result.cov_type) == "homoskedastic":
             lines.append(EQUAL_VARIANCE_NOTE.format(_other_covariance(result)))
+        if _has_moments(result) and result._context.variance_hidden:
+            lines.append(HIDDEN_VARIANCE_NOTE.format(result._context.measure_noise["scale_noise"]))
         if _floored(result):
             lines.append(FLOORED_NOTE)
         if "clipped_at" in result._context.settings:
@@ -698,6 +708,13 @@ def _floored(result: FittedResult) -> bool:
 
 def _assumptions(report: PrivacyReport) -> list[str]:
     return [f"The privacy guarantee assumes: {readable(text).rstrip('.')}." for text in report.assumptions]
+
+
+def _with_noise(result: FittedResult, name: str) -> str:
+    """Return a measure of fit with the standard error that noise causes, where it has one."""
+    value = _or_reason(lambda: getattr(result, name))
+    noise = result._context.measure_noise.get(f"{name}_noise", 0.0)
+    return value if value == UNKNOWN or not noise else MEASURE_NOISE.format(value, number(noise))
 
 
 def _or_reason(figure: object) -> str:

@@ -6,8 +6,8 @@ _TABLE = "use chi2_contingency, which tests the independence of two factors"
 _NO_RANK_CORRELATION = "there is no rank correlation; pearsonr has the linear correlation of two columns"
 # Names of scipy, statsmodels and numpy that users may expect here.
 _INSTEAD = {
-    "std": "use describe, whose table has standard deviations",
-    "var": "use describe, whose table has standard deviations",
+    "std": "use describe, whose table has standard deviations with intervals",
+    "var": "use describe, whose table has standard deviations with intervals",
     "percentile": "use quantile",
     "quantiles": "use quantile",
     "f_oneway": "use anova_oneway",

@@ -13,7 +13,7 @@ from privinf.accounting import GaussianLoss, Ledger, LedgerEntry, PrivacyReport
 from privinf.accounting.purposes import charged_for
 from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries, error_boundary, refuses
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, WeakIdentificationWarning
 from privinf.inference.quantiles import ordered_intervals, quantile_interval
 from privinf.mechanisms.gaussian import Spending
 from privinf.mechanisms.samples import SampleQuery, check_columns
@@ -25,7 +25,7 @@ from privinf.schema import Factor, Schema
 from privinf.schema.declared import checked_names
 from privinf.stats.base import Cautions, SampleOptions, check_level, of_imputation, request_columns
 from privinf.stats.counts import CountsResult, level_counts
-from privinf.stats.means import described
+from privinf.stats.means import described, deviation
 from privinf.stats.quantiles import NO_LAPLACE, OpenedColumn, spending, streamed, two_sided
 from privinf.typing import Calibration, Missing, NoiseChoice, RngLike, SourceName, Table
 from privinf.wire import Labels
@@ -34,13 +34,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 QUARTILES = (0.25, 0.5, 0.75)
-ROWS_WITH_INTERVALS = ("mean", "25%", "50%", "75%")  # rows of the table that have intervals
+ROWS_WITH_INTERVALS = ("mean", "std", "25%", "50%", "75%")  # rows of the table that have intervals
 SUMS_SHARE = 0.4  # share of a column's mu^2 for its sums; the rest is for its distribution function
 LEVEL_COLUMNS = ("count", "share", "low", "high")  # of the table of factors
 COMPLETE_COLUMN = (
     "About {1:,} of {2:,} rows have a value of {0!r} (95% interval {3:,} to {4:,}); the count is an estimate."
 )
 TABLE_FIRST = "is the first argument, the table: pass the names of its columns as columns="
+HIDDEN_DEVIATION = (
+    "the privacy noise hides the standard deviation of {!r}, which is therefore nan in the table. It is at "
+    "most {:.4g} (upper end of its {:g}% interval). Use a larger budget, more rows or narrower bounds, or "
+    "report the quartiles instead"
+)
 CLIPPED_COLUMNS = "All numbers describe values clipped to their public bounds."
 
 
@@ -60,8 +65,9 @@ class Description(PortableTable):
     Attributes
     ----------
     table : DataFrame
-        Mean, standard deviation and quartiles of every column, as pandas' ``describe`` shows them. Minimum
-        and maximum are not released, because they are values of single records.
+        Mean, standard deviation and quartiles of every column, as pandas' ``describe`` shows them. A standard
+        deviation that the noise hides is nan, and a caution states this. Minimum and maximum are not
+        released, because they are values of single records.
     intervals : DataFrame
         Lower and upper ends of the intervals of the numbers in `table`.
     privacy : PrivacyReport
@@ -95,8 +101,17 @@ class Description(PortableTable):
 
     @property
     def cautions(self) -> Cautions:
-        """Caution about imputed values, if missing values were imputed."""
-        return of_imputation(self.missing)
+        """Cautions about hidden standard deviations, and about imputed values where they were imputed."""
+        level = 100.0 * self.confidence_level
+        hidden = tuple(
+            (
+                WeakIdentificationWarning,
+                HIDDEN_DEVIATION.format(name, self.intervals.at[("std", "high"), name], level),
+            )
+            for name in self.table.columns
+            if math.isnan(self.table.at["std", name])
+        )
+        return (*of_imputation(self.missing), *hidden)
 
     @property
     def nobs(self) -> int:
@@ -114,8 +129,8 @@ class Description(PortableTable):
         DataFrame
             Table with the columns ``column``, ``term``, ``estimate``, ``conf_low`` and ``conf_high``. The
             term of a numeric column is "mean", "std", "25%", "50%" or "75%". The term of a factor is "share
-            of" followed by a level. The interval has the requested confidence level, and is nan if there is
-            no interval for the statistic.
+            of" followed by a level. The interval has the requested confidence level. An estimate is nan if
+            the noise hides it.
         """
         import pandas as pd
 
@@ -360,9 +375,11 @@ def describe(
             ).tolist()
             if sums.complete is not None:
                 complete[name] = sums.complete
-            estimates[name] = [mean.nobs, mean.estimate, mean.sd, *(quartile[0] for quartile in quarters)]
+            sd, *ends_of_sd = deviation(sums, level)
+            estimates[name] = [mean.nobs, mean.estimate, sd, *(quartile[0] for quartile in quarters)]
             ends[name] = [
                 *mean.confidence_interval(level),
+                *ends_of_sd,
                 *(end for quartile in quarters for end in quartile[1:]),
             ]
     index = pd.MultiIndex.from_product([ROWS_WITH_INTERVALS, ["low", "high"]])
@@ -372,7 +389,7 @@ def describe(
         labels = pd.MultiIndex.from_tuples(cells, names=["column", "level"])
         levels = pd.DataFrame(numbers, labels, LEVEL_COLUMNS)
     return Description(
-        table=pd.DataFrame(estimates, index=["count", "mean", "std", *ROWS_WITH_INTERVALS[1:]]),
+        table=pd.DataFrame(estimates, index=["count", "mean", "std", *ROWS_WITH_INTERVALS[2:]]),
         intervals=pd.DataFrame(ends, index=index),
         privacy=PrivacyReport.from_entries(entries, ledger, delta=budget.delta, nobs=n),
         missing=request.rows.missing,

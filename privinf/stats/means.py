@@ -35,6 +35,7 @@ from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ChangedTargetWarning, HeavyTailWarning
 from privinf.inference.counts import noise_half
+from privinf.inference.noisy_variance import NoisyVariance, is_hidden
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import Note
@@ -99,6 +100,8 @@ class MeanModel:
     n: int
     noise: tuple[float, float]
     laplace: bool = False
+    raw_variance: Floats
+    variance_noise: Floats
 
     @classmethod
     def from_sums(
@@ -107,7 +110,8 @@ class MeanModel:
         """Return the distribution of released sums, whose noise has these sds."""
         a, b = noise
         m = S / n
-        s2 = np.maximum((Q / n - m**2 + (a / n) ** 2) * (n / (n - 1.0)), 0.0)
+        raw = (Q / n - m**2 + (a / n) ** 2) * (n / (n - 1.0))
+        s2 = np.maximum(raw, 0.0)
         V = s2 / n + (a / n) ** 2
         spread = 2.0 * s2**2 / (n**2 * (n - 1.0)) + (b**2 + 4.0 * m**2 * a**2) / float(n) ** 4
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -120,6 +124,8 @@ class MeanModel:
             n=n,
             noise=noise,
             laplace=laplace and a > 0.0,
+            raw_variance=np.asarray(raw),
+            variance_noise=np.asarray(np.sqrt(b**2 + 4.0 * m**2 * a**2) / (n - 1.0)),
         )
 
     @classmethod
@@ -130,6 +136,10 @@ class MeanModel:
         return cls.from_sums(
             np.asarray(S), np.asarray(Q), release.nobs, (float(a), float(b)), laplace=laplace
         )
+
+    def variance(self) -> NoisyVariance:
+        """Return the variance, of one entry, before it is made nonnegative, and its noise."""
+        return NoisyVariance(estimate=float(self.raw_variance), noise=float(self.variance_noise))
 
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """Return the ends, inside [-1, 1]."""
@@ -244,6 +254,12 @@ class CompleteMeanModel:
     R: float
     df: float
     noise: tuple[float, float]
+    raw_variance: float
+    variance_noise: float
+
+    def variance(self) -> NoisyVariance:
+        """Return the variance before it is made nonnegative, and its noise."""
+        return NoisyVariance(estimate=self.raw_variance, noise=self.variance_noise)
 
     @classmethod
     def from_sums(cls, sums: Floats, n: int, noise: tuple[float, float, float]) -> CompleteMeanModel:
@@ -258,7 +274,15 @@ class CompleteMeanModel:
         noise_variance = (1.0 + m**2) ** 2 * d**2 + 4.0 * m**2 * a**2 + b**2
         scatter = 2.0 * R**2 / (rows - 1.0) + noise_variance
         df = 2.0 * (R + a**2 + m**2 * d**2) ** 2 / scatter if scatter > 0.0 else rows - 1.0
-        return cls(N=N, S=S, R=R, df=min(df, 1e15), noise=(d, a))
+        return cls(
+            N=N,
+            S=S,
+            R=R,
+            df=min(df, 1e15),
+            noise=(d, a),
+            raw_variance=squares / (rows - 1.0),
+            variance_noise=math.sqrt(noise_variance) / (rows - 1.0),
+        )
 
     @property
     def mean(self) -> float:
@@ -358,8 +382,8 @@ class MeanResult(base.StatResult):
 
     @property
     def sd(self) -> float:
-        """Standard deviation of the values, corrected for the noise; 0 if the noise is too large."""
-        return float(released_model(self.release).sd * self.release.half[0])
+        """Standard deviation of the values, corrected for the noise; nan if the noise hides it."""
+        return deviation(self.release, self.confidence_level)[0]
 
     def confidence_interval(self, confidence_level: float = 0.95) -> base.ConfidenceInterval:
         """Return the interval of the mean, in the units of the data.
@@ -730,6 +754,25 @@ def _notes(release: SampleSums, model: MeanModel | CompleteMeanModel) -> tuple[s
     return (clipped, HIDDEN_VARIANCE) if model.sd == 0.0 and release.scale[0] > 0.0 else (clipped,)
 
 
+def deviation(release: SampleSums, level: float) -> tuple[float, float, float]:
+    """Return a standard deviation and its interval, in the units of the data; nan where noise hides it.
+
+    The noise of the variance is known. Its sampling variance is that of (u - m)^2 over n, at most ``(1 +
+    |m|)^2 S / n`` for values in [-1, 1] of mean m and variance S. The interval holds the S that both allow.
+    """
+    model = released_model(release)
+    _, half = _units(release)
+    variance = model.variance()
+    n = max(float(getattr(model, "N", release.nobs)), 2.0)
+    if variance.noise == 0.0:
+        variance = NoisyVariance(estimate=max(variance.estimate, 0.0))
+    hidden = is_hidden(variance.estimate, variance.noise)
+    z = float(distributions.norm.isf((1.0 - level) / 2.0))
+    low, high = variance.interval(z, (1.0 + min(abs(float(model.mean)), 1.0)) ** 2 / n)
+    sd = math.nan if hidden else half * math.sqrt(variance.estimate)
+    return sd, half * math.sqrt(low), half * min(math.sqrt(high), 1.0)
+
+
 def described(
     release: SampleSums,
     clip: MeanClip | None = None,
@@ -775,6 +818,7 @@ def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: f
         else _allowed(model, null, alternative, clip.share(mean.nobs), half)
     )
     estimate = described(release, clip, level=level)
+    hidden = not model.sd > 0.0 or math.isnan(deviation(release, level)[0])
     name = release.query.values[0]
     result = MeanResult(
         title="One-Sample t-Test",
@@ -792,7 +836,7 @@ def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: f
             alternative=alternative,
         ),
         cautions=(*mean.cautions, *base.warn_of(cautions)),
-        effects={"Cohen's d": float((model.mean - null) / model.sd) if model.sd > 0.0 else math.nan},
+        effects={"Cohen's d": math.nan if hidden else float((model.mean - null) / model.sd)},
     )
     ends = result.confidence_interval(level)
     object.__setattr__(result, "rows", (estimate.rows[0]._replace(low=ends.low, high=ends.high),))

@@ -1,0 +1,69 @@
+"""Variances estimated from noisy sums: which of them the noise hides, and prediction intervals from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scipy.special import ndtri
+
+from privinf.validation import check_fraction
+
+# A variance estimate of fewer sds of its noise is hidden. Above it, an estimate below half of the true
+# variance needs noise below -2 sds, whatever the sd: a probability of at most 0.023.
+VISIBLE_SDS = 2.0
+
+
+def is_hidden(variance: float, noise: float) -> bool:
+    """Return whether the estimate of a variance is negative or indistinguishable from its noise (an sd)."""
+    return variance < 0.0 or (noise > 0.0 and variance < VISIBLE_SDS * noise)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisyVariance:
+    """Variance of single observations with normal noise of known sd.
+
+    Attributes
+    ----------
+    estimate : float
+        Noise may make it negative.
+    noise : float
+        Sd of the noise.
+
+    Notes
+    -----
+    With the estimate s2 = S + d Z, d the sd of the noise, a half-length ``z sqrt(s2)`` has the average
+    coverage ``E f(s2/S)``, ``f(x) = 2 Phi(z sqrt(x)) - 1``. To second order that is ``1 - alpha`` if d^2/S
+    times ``-f''(1)/(2 f'(1)) = (1 + z^2)/4`` is added to s2. `limit` adds it at s2 >= 2 d.
+
+    **Privacy.** Post-processing.
+    """
+
+    estimate: float
+    noise: float = 0.0
+
+    def limit(self, alpha: float) -> float:
+        """Return the variance for intervals of new observations of level ``1 - alpha``."""
+        z2 = float(ndtri(check_fraction(alpha, "alpha") / 2.0)) ** 2
+        visible = max(self.estimate, VISIBLE_SDS * self.noise)
+        return visible if self.noise == 0.0 else visible + (1.0 + z2) / 4.0 * self.noise**2 / visible
+
+    def interval(self, z: float, fourth: float = 0.0) -> tuple[float, float]:
+        """Return the S >= 0 with ``(estimate - S)^2 <= z^2 (noise^2 + fourth S)``: the smallest and largest.
+
+        `fourth` times S is at least the sampling variance of the estimate. The estimate may be negative; the
+        largest is then that of an estimate of 0.
+        """
+        curve = z**2 * fourth / 2.0
+
+        def half(estimate: float) -> float:
+            return math.sqrt(max(curve**2 + 2.0 * curve * estimate + (z * self.noise) ** 2, 0.0))
+
+        low = max(self.estimate + curve - half(self.estimate), 0.0)
+        largest = max(self.estimate, 0.0)
+        return low, largest + curve + half(largest)
+
+    @property
+    def sd(self) -> float:
+        """Sd of single observations, not below the limit that the noise leaves."""
+        return math.sqrt(max(self.estimate, VISIBLE_SDS * self.noise))
