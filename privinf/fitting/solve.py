@@ -269,7 +269,7 @@ def fit_measures(system: LinearScores, params: Floats, constant: Floats | None) 
     it cannot have; both are where the residual variance is below two sds of its noise (`is_hidden`).
     """
     squares: Callable[[Floats, Floats | None], tuple[Floats, Floats]] | None
-    squares = getattr(system, "squares", None)
+    squares = getattr(system, "squares_with_noise", None)
     freed = system.n / max(system.n - len(params), 1) if math.isfinite(system.df_resid) else 1.0
     if squares is None:
         residual = system.residual_variance(params)

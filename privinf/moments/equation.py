@@ -322,7 +322,7 @@ class NoisyTotals(LargeSample):
             return self._residual, "heteroskedastic"
         return homoskedastic_variance(self, beta) * self._freed * self.A, "homoskedastic"
 
-    def squares(self, beta: Floats, constant: Floats | None) -> tuple[Floats, Floats]:
+    def squares_with_noise(self, beta: Floats, constant: Floats | None) -> tuple[Floats, Floats]:
         """Return mean squares of residuals and of the response, and the covariance of their noise, (2, 2).
 
         The residuals are those of the estimate, with what it takes off by fitting the noise; the response is

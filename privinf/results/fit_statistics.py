@@ -113,11 +113,9 @@ class FitStatistics:
         return self._noise("rsquared_noise")
 
     def _noise(self, name: str) -> float:
-        noise = self.inference.context.measure_noise.get(name)
-        if noise is None:
-            unknown = self.no_moments or "this model does not compute the noise of its measures of fit"
-            raise NotAvailableError(f"{name} is not available: {unknown}")
-        return float(noise)
+        if self.no_moments is not None:
+            raise NotAvailableError(f"{name} is not available: {self.no_moments}")
+        return float(self.inference.context.measure_noise.get(name, math.nan))
 
     def scatter(self) -> NoisyVariance | str:
         """Return the variance of an observation around its mean, or why there is none."""

@@ -295,12 +295,12 @@ class FittedResult(Cautious):
 
     @property
     def scale_noise(self) -> float:
-        """Standard error of `scale` that the privacy noise alone causes."""
+        """Standard error of `scale` that the privacy noise alone causes; nan where it is not known."""
         return self._fit_statistics.scale_noise
 
     @property
     def rsquared_noise(self) -> float:
-        """Standard error of `rsquared` that the privacy noise alone causes."""
+        """Standard error of `rsquared` that the privacy noise alone causes; nan where it is not known."""
         return self._fit_statistics.rsquared_noise
 
     @property

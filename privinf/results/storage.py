@@ -239,6 +239,9 @@ def _check_header(header: Mapping[str, Any]) -> None:
     numbers += [value for name, value in (header["identification"] or {}).items() if name != "weak"]
     sound = all(isinstance(text, str) for text in texts) and isinstance(header["settings"], dict)
     sound = sound and all(isinstance(flag, bool) for flag in flags)
+    noise = header["settings"].get("measure_noise", {}) if sound else {}
+    sound = sound and isinstance(noise, dict)
+    numbers += list(noise.values()) if sound else []
     if not sound or not all(value is None or type(value) in (int, float) for value in numbers):
         raise StorageError("the file is not a valid result: a field of its header has the wrong type")
 

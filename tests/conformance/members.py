@@ -16,7 +16,16 @@ from privinf.noise import entropy
 from privinf.results.rendering import UnavailableAttributes
 
 WITHHELD = {name for name in vars(UnavailableAttributes) if not name.startswith("_")}
-SQUARES = {"centered_tss", "ssr", "ess", "mse_resid", "mse_model", "mse_total"}
+SQUARES = {
+    "scale_noise",
+    "rsquared_noise",
+    "centered_tss",
+    "ssr",
+    "ess",
+    "mse_resid",
+    "mse_model",
+    "mse_total",
+}
 
 
 def score_tests_are_consistent(results):

@@ -31,7 +31,7 @@ def hidden_fit(**options):
     return next(r for r in (fitted(s, 0.5, **options) for s in range(60)) if r._context.variance_hidden)
 
 
-@pytest.mark.filterwarnings("ignore::privinf.PrivinfWarning")
+@pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
 def test_a_hidden_residual_variance_is_not_printed_and_predictions_still_scatter():
     r = hidden_fit()
     text = " ".join(r.summary(notes="all").as_text().split())
@@ -47,7 +47,7 @@ def test_a_hidden_residual_variance_is_not_printed_and_predictions_still_scatter
     assert frame.obs_ci_upper - frame.mean_ci_upper > math.sqrt(2.0 * r.scale_noise) * 0.5
 
 
-@pytest.mark.filterwarnings("ignore::privinf.PrivinfWarning")
+@pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
 def test_a_visible_residual_variance_has_its_noise():
     r = fitted(1, 20.0)
     truth = np.var(skewed(1).los)

@@ -385,7 +385,7 @@ def test_the_remainder_is_the_second_order_of_the_hessians_noise():
         score_sd=0.0,
         upper_sd=0.0,
         hessian_sd=sd,
-        measures=FitMeasures(1.0, 1.0),
+        measures=FitMeasures(1.0, 0.0),
         n=1000,
     )
     noise = sd / math.sqrt(2.0) * rng.standard_normal((400_000, 3, 3))
