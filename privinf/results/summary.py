@@ -143,9 +143,6 @@ HIDDEN_VARIANCE_NOTE = (
     "R-squared and the residual variance are not available, and intervals of new observations use an upper "
     "limit. For the two numbers, use a larger budget, more rows or narrower bounds of the response."
 )
-MEASURE_NOISE = (
-    "{} (noise {})"  # of R-squared and the residual variance, with the standard error of the noise
-)
 FLOORED_NOTE = (
     "The noise hides the residual variance: the sampling part of the standard errors is set to the smallest "
     "value that the noisy moments allow."
@@ -548,8 +545,10 @@ def _target_facts(result: FittedResult) -> list[Fact]:
 
 def _moment_facts(result: FittedResult) -> list[Fact]:
     measures = [
-        ("R-squared (corrected):", _with_noise(result, "rsquared")),
-        ("Residual variance:", _with_noise(result, "scale")),
+        ("R-squared (corrected):", _or_reason(lambda: result.rsquared)),
+        *_noise_facts(result, "Noise in R-squared:", "rsquared"),
+        ("Residual variance:", _or_reason(lambda: result.scale)),
+        *_noise_facts(result, "Noise in variance:", "scale"),
     ]
     if not _shows_f(result):
         return measures
@@ -710,11 +709,11 @@ def _assumptions(report: PrivacyReport) -> list[str]:
     return [f"The privacy guarantee assumes: {readable(text).rstrip('.')}." for text in report.assumptions]
 
 
-def _with_noise(result: FittedResult, name: str) -> str:
-    """Return a measure of fit with the standard error that noise causes, where it has one."""
-    value = _or_reason(lambda: getattr(result, name))
+def _noise_facts(result: FittedResult, label: str, name: str) -> list[Fact]:
+    """Return the standard error that noise causes in a measure of fit that is available and has noise."""
     noise = result._context.measure_noise.get(f"{name}_noise", 0.0)
-    return value if value == UNKNOWN or not noise else MEASURE_NOISE.format(value, number(noise))
+    shown = noise and _or_reason(lambda: getattr(result, name)) != UNKNOWN
+    return [(label, number(noise))] if shown else []
 
 
 def _or_reason(figure: object) -> str:

@@ -54,13 +54,13 @@ def test_a_visible_residual_variance_has_its_noise():
     assert r.scale_noise < 0.2 * truth
     assert 0.0 < r.rsquared_noise < 0.2
     text = r.summary().as_text()
-    assert f"(noise {r.scale_noise:.4f})" in text
+    assert f"Noise in variance: {r.scale_noise:.4f}" in " ".join(text.split())
 
 
 def test_without_noise_nothing_is_added():
     r = pi.OLS.from_formula("los ~ age", skewed(1), schema=SCHEMA).fit(epsilon=math.inf)
     assert r.scale_noise == 0.0
-    assert "(noise" not in r.summary().as_text()
+    assert "Noise in" not in r.summary().as_text()
 
 
 @pytest.mark.parametrize("relative", [0.05, 0.2, 0.35, 0.5, 1.0, 3.0])
