@@ -180,6 +180,7 @@ class GlmSettings(TypedDict):
     complete: NotRequired[dict[str, Any]]
     clipped: NotRequired[dict[str, float]]
     at_an_end: NotRequired[list[str]]
+    measure_noise: NotRequired[dict[str, float]]
 
 
 class WithoutDispersion(pd.Series):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import betainc, pdtr, stdtrit
+from scipy.special import betainc, ndtri, pdtr, stdtrit
 
 from privinf.errors import ArgumentError
 from privinf.inference.intervals import Precision
@@ -173,8 +174,12 @@ class NormalObservation:
 
     def conf_int(self, alpha: float) -> Floats:
         """Return intervals of level ``1 - alpha``, shape (rows, 2)."""
-        se = np.sqrt(np.square(self.precision.se) + self.scatter.limit(alpha))
-        half = replace(self.precision, se=se).half_length(alpha)
+        variance = self.scatter.limit(alpha)
+        if self.scatter.noise > 0.0:  # the limit allows for the noise, of which the degrees of freedom know too
+            half = np.hypot(self.precision.half_length(alpha), ndtri(alpha / 2.0) * math.sqrt(variance))
+        else:
+            se = np.sqrt(np.square(self.precision.se) + variance)
+            half = replace(self.precision, se=se).half_length(alpha)
         return np.column_stack([self.mean - half, self.mean + half])
 
 

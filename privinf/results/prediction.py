@@ -306,7 +306,7 @@ def predicted(
     if loss == "squared":
         if isinstance(scatter, str):
             return Prediction(mean=linear, index=index, reason=scatter)
-        df = contrast_df(estimate, exog, scatter.estimate)
+        df = contrast_df(estimate, exog, 0.0 if scatter.noise > 0.0 else scatter.estimate)
         spread = Precision(linear.se, df, linear.bias)
         return Prediction(
             mean=linear, index=index, observation=NormalObservation(linear.mean, spread, scatter)

@@ -177,7 +177,7 @@ def test_without_a_residual_variance_there_are_no_new_observations(frame):
     found = ours.get_prediction(frame[:3])
     assert list(found.summary_frame()) == ["mean", "mean_se", "mean_ci_lower", "mean_ci_upper"]
     for ask in (lambda: found.conf_int(obs=True), lambda: found.se_obs):
-        with pytest.raises(NotAvailableError, match="scale is not available: the noise is so strong"):
+        with pytest.raises(NotAvailableError, match="scale is not available: the privacy noise hides"):
             ask()
 
 
