@@ -175,7 +175,7 @@ class NormalObservation:
     def conf_int(self, alpha: float) -> Floats:
         """Return intervals of level ``1 - alpha``, shape (rows, 2)."""
         variance = self.scatter.limit(alpha)
-        if self.scatter.noise > 0.0:  # the limit allows for the noise, of which the degrees of freedom know too
+        if self.scatter.noise > 0.0:  # the limit allows for the noise, and so do the degrees of freedom
             half = np.hypot(self.precision.half_length(alpha), ndtri(alpha / 2.0) * math.sqrt(variance))
         else:
             se = np.sqrt(np.square(self.precision.se) + variance)
