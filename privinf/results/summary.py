@@ -139,9 +139,8 @@ ALLOWED_BIAS = (
     "out."
 )
 HIDDEN_VARIANCE_NOTE = (
-    "Hidden residual variance: the estimate is below two standard errors of its noise ({:.3g}), so that "
-    "R-squared and the residual variance are not available, and intervals of new observations use an upper "
-    "limit. For the two numbers, use a larger budget, more rows or narrower bounds of the response."
+    "Hidden residual variance: its estimate is below two standard errors of its noise ({:.3g}), so it and "
+    "R-squared are not available, and intervals of new observations use an upper limit."
 )
 FLOORED_NOTE = (
     "The noise hides the residual variance: the sampling part of the standard errors is set to the smallest "
@@ -676,10 +675,10 @@ def _cautions(result: FittedResult) -> list[str]:
             lines.append(sentence(STEEP.format(result.identification.stretch)))
         if sampling_kind(result.cov_type) == "homoskedastic":
             lines.append(EQUAL_VARIANCE_NOTE.format(_other_covariance(result)))
-        if _has_moments(result) and result._context.variance_hidden:
-            lines.append(HIDDEN_VARIANCE_NOTE.format(result._context.measure_noise["scale_noise"]))
         if _floored(result):
             lines.append(FLOORED_NOTE)
+        elif _has_moments(result) and result._context.variance_hidden:
+            lines.append(HIDDEN_VARIANCE_NOTE.format(result._context.measure_noise["scale_noise"]))
         if "clipped_at" in result._context.settings:
             lines.append(CLIPPED_NOTE.format(result._context.settings["clipped_at"]))
     except NotAvailableError:
