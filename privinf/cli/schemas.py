@@ -29,7 +29,8 @@ from privinf.mechanisms.sources import require_columns
 from privinf.mechanisms.tables import source_of
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import kinds_of
-from privinf.schema.declared import DAYS, Blank, Factor
+from privinf.schema.declared import DAYS, Blank, Factor, Numeric
+from privinf.schema.reading import Reader
 from privinf.validation import columns_phrase
 
 # Share of rows that bounds may leave out, where a budget is spent on them and --clip is not given.
@@ -41,6 +42,10 @@ NOT_CHECKED = (
 WITH_GAPS = (
     "missing values are in {}: a fit of these columns stops with an error, unless it is run with --missing "
     "drop (which drops rows that lack a value and keeps their number private) or --missing impute-public"
+)
+OUTSIDE = (
+    "{:.2%} of the values of {!r} are outside its bounds, and fits clip them to the bounds: if these are "
+    "codes of missing values, declare them in the schema, as in missing_codes = [-9]"
 )
 SHELLS = ("bash", "zsh", "fish")
 DATA = click.Path(exists=True, path_type=Path)
@@ -237,8 +242,9 @@ def _bought(options: SuggestOptions) -> Schema:
     "--undeclared",
     is_flag=True,
     help=(
-        "List values in --data that the schema does not declare, and the columns with missing values. Both "
-        "are read from the rows; only the person who holds the rows may use this."
+        "List values in --data that the schema does not declare, the share of values outside the bounds, and "
+        "the columns with missing values. All are read from the rows; only the person who holds the rows may "
+        "use this."
     ),
 )
 def check_command(schema: Path, formula: str | None, data: Path | None, undeclared: bool) -> None:
@@ -246,8 +252,8 @@ def check_command(schema: Path, formula: str | None, data: Path | None, undeclar
 
     The command reads only the names and types of the table's columns. It does not look for values outside
     the bounds or for missing values, because both are private. With --undeclared, it reads the rows, and
-    prints undeclared values of categorical columns and the names of columns with missing values; do not
-    share that output.
+    prints undeclared values of columns with levels, the share of values outside the bounds of numeric
+    columns, and the names of columns with missing values; do not share that output.
 
     \b
     Example: privinf schema check schema.toml --formula "wage ~ age + sex" --data rows.parquet
@@ -296,14 +302,26 @@ def _check_kinds(schema: Schema, data: Path) -> None:
 
 
 def _list_undeclared(schema: Schema, data: Path) -> None:
-    """Print undeclared values of a table's factors, and its columns with gaps; each block is read once."""
+    """Print a table's undeclared levels, values outside the bounds, and gaps; each block is read once."""
     factors = [name for name, item in schema.columns.items() if isinstance(item, Factor)]
     values: dict[str, dict[Any, None]] = {name: {} for name in factors}
+    numbers = {name: item for name, item in schema.columns.items() if isinstance(item, Numeric)}
+    outside = dict.fromkeys(numbers, 0)
+    present = dict.fromkeys(numbers, 0)
     gaps: set[str] = set()
-    for block in source_of(data).read(list(schema.columns), "guessed"):
+    for block in source_of(data).read(list(schema.columns), schema if not schema.blank else "guessed"):
         for name, strange in schema.undeclared_levels(block).items():
             values[name] |= dict.fromkeys(strange)
         gaps.update(name for name in schema.columns if block[name].isna().any())
+        reader = Reader(block, schema, "drop")
+        for name, declared in numbers.items():
+            column = reader.number(name)
+            complete = reader.complete((name,))
+            kept = column if complete is None else column[complete]
+            gaps.update(() if complete is None else (name,))
+            present[name] += len(kept)
+            outside[name] += int(((kept < declared.low) | (kept > declared.high)).sum())
+        gaps.update(name for name in factors if block[name].isin(list(schema[name].missing_codes)).any())
     for name, undeclared in values.items():
         if undeclared:
             click.echo(
@@ -312,6 +330,10 @@ def _list_undeclared(schema: Schema, data: Path) -> None:
             )
     if not any(values.values()):
         click.echo("the schema declares all values of all categorical columns")
+    for name in (name for name in numbers if outside[name]):
+        click.echo(OUTSIDE.format(outside[name] / present[name], name))
+    if numbers and not any(outside.values()):
+        click.echo("no value of a numeric column is outside its bounds")
     named = [name for name in schema.columns if name in gaps]
     click.echo(WITH_GAPS.format(columns_phrase(named)) if named else "no column has missing values")
 

@@ -57,7 +57,7 @@ def check_event(declared: Factor | Numeric, name: str, event: Label | None, grou
     if event == first:
         raise SchemaError(
             f"event={shown(event)} is the first level of the status {shown_name(name)}: declare it as the "
-            f"second, [{shown(second)}, {shown(first)}]"
+            f"second, pi.Factor([{shown(second)}, {shown(first)}])"
         )
     raise ArgumentError(
         f"event= must be a level of the status {shown_name(name)}, {shown(first)} or {shown(second)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -231,6 +232,14 @@ class GlmSums:
         return release.values / size, release.scale / size
 
 
+def _is_arithmetic(name: str) -> bool:
+    """Return whether the name of a column is a sum, a ratio or the like in a formula."""
+    try:
+        return isinstance(ast.parse(name, mode="eval").body, (ast.BinOp, ast.UnaryOp, ast.Constant))
+    except (SyntaxError, ValueError):
+        return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
     """Columns that have no coefficients, by name; they need bounds as all do.
@@ -314,7 +323,13 @@ class Roles:
             raise ArgumentError(BOTH.format(shown_name(min(both))))
 
     def added(self, formula: str) -> str:
-        """Return a formula that makes these columns too."""
+        """Return a formula that makes these columns too; SchemaError for a sum, a ratio or the like."""
+        for title, name in self.described().items():
+            if _is_arithmetic(name):
+                raise SchemaError(
+                    f"{title.lower()}={name!r} must be the name of a column: add its values to the table as "
+                    "a column, declare the bounds of this column, and pass its name"
+                )
         return " + ".join([formula, *self.names])
 
     def apart(self, formula: str) -> str:

@@ -551,9 +551,11 @@ def observation_weights(design: Design, rows: Rows, weights: str | None) -> Floa
         values = rows.features[weights].to_numpy(dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise SchemaError(f"the weights column {weights!r} is not numeric") from None
-    if not np.isfinite(values).all():
-        raise SchemaError(f"the weights column {weights!r} has missing or infinite values")
     assert design.schema is not None
+    declared = design.schema[weights]
+    assert isinstance(declared, Numeric)
+    if not np.isfinite(values).all() or np.isin(values, declared.coded_gaps).any():
+        raise SchemaError(f"the weights column {weights!r} has missing or infinite values")
     bounds = design.schema.interval(weights)
     return np.asarray(np.clip(values, bounds.low, bounds.high), dtype=np.float64)
 
@@ -604,7 +606,11 @@ def numeric_names(design: Design) -> list[str] | None:
         return None
     names = [column.inputs[0] for column in columns]
     declared = [schema[name] for name in names if name in schema]
-    numbers = [column for column in declared if isinstance(column, Numeric) and column.unit != DAYS]
+    numbers = [
+        column
+        for column in declared
+        if isinstance(column, Numeric) and column.unit != DAYS and not column.missing_codes
+    ]
     return names if len(numbers) == len(set(names)) == len(names) else None
 
 

@@ -64,9 +64,14 @@ IMPUTED_SAMPLE = (
     f"{REPLACED}bounds or the first level of a factor: estimates and tests describe the completed data"
 )
 
+# What to do about values outside the bounds, which can be codes.
+IF_OUTSIDE = (
+    "declare wider bounds; or, if these are codes of missing values such as -9 or 999, declare them as "
+    "pi.Numeric(low, high, missing_codes=[-9])"
+)
 OUTSIDE = (
     "{} lie outside their public bounds and were clipped to them, so coefficients describe the clipped "
-    "values: declare wider bounds"
+    f"values: {IF_OUTSIDE}"
 )
 # The same of numbers with the bounds (0, 1), which are probably other codes of yes and no.
 OUTSIDE_CODES = (
@@ -84,7 +89,7 @@ OUTSIDE_STATUS = (
 )
 AT_AN_END = (
     "nearly all values of {} lie at one end of their public bounds, or are clipped to it: check these bounds "
-    "and declare others"
+    "and declare others; codes of missing values are declared with missing_codes="
 )
 # Of a column with the bounds (0, 1).
 ALL_ALIKE = (

@@ -400,6 +400,13 @@ NO_ANOVA = (
     "result.wald_test_terms() tests each term of the formula, and result.compare_f_test(smaller) compares "
     "nested fits of one release"
 )
+NO_WORD = (
+    "maketables writes Word files, as in maketables.ETable([result.to_maketables()]).save(...); see the page "
+    "'Export results'"
+)
+NO_CSV = "write result.summary().as_csv() into a file, or call result.tidy().to_csv(path)"
+NO_EXCEL = "call result.tidy().to_excel(path)"
+NO_SUMMARY2 = "call result.summary(), or pi.summary_col([result, ...]) for several fits side by side"
 NO_OPTIMIZER = (
     "no likelihood was optimized; `identification` and the notes show whether the release was strong enough"
 )
@@ -454,6 +461,11 @@ class UnavailableAttributes:
     compare_lr_test = unavailable("compare_lr_test", NO_LIKELIHOOD)
     get_robustcov_results = unavailable("get_robustcov_results", OTHER_COVARIANCE)
     remove_data = unavailable("remove_data", NO_ROWS_HERE)
+    to_word = unavailable("to_word", NO_WORD)
+    to_docx = unavailable("to_docx", NO_WORD)
+    to_csv = unavailable("to_csv", NO_CSV)
+    to_excel = unavailable("to_excel", NO_EXCEL)
+    summary2 = unavailable("summary2", NO_SUMMARY2)
     resid_working = unavailable("resid_working", ROWS_STAY)
     pearson_chi2 = unavailable("pearson_chi2", ROWS_STAY)
     pred_table = unavailable("pred_table", ROWS_STAY)

@@ -38,11 +38,15 @@ class Numeric:
     center, scale : float, optional
         Public center and scale that ``center(x)`` and ``standardize(x)`` use in a formula, instead of the
         mean and standard deviation of the rows, which are not public.
+    missing_codes : sequence of float
+        Numbers (in a column of dates: dates) that mean that a value is missing, such as ``[-9]`` or
+        ``[999]``. They count as missing values, whether they are inside the bounds or not.
 
     Raises
     ------
     SchemaError
-        Raised if the bounds are reversed, equal, nan or infinite, or if `scale` is not positive.
+        Raised if the bounds are reversed, equal, nan or infinite, if `scale` is not positive, or if
+        `missing_codes` is not a list of numbers.
     """
 
     low: float
@@ -52,6 +56,7 @@ class Numeric:
     unit: str = ""
     center: float | None = None
     scale: float | None = None
+    missing_codes: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         low = finite_number(self.low, "the lower bound")
@@ -75,12 +80,23 @@ class Numeric:
                 object.__setattr__(self, name, finite_number(getattr(self, name), name))
         if self.scale is not None and self.scale <= 0.0:
             raise SchemaError("scale= (the divisor of the column in standardize()) must be positive")
+        codes = [date_number(code) if self.unit == DAYS else None for code in _listed(self.missing_codes)]
+        numbers = [
+            finite_number(code, "each of missing_codes=") if day is None else day
+            for code, day in zip(self.missing_codes, codes, strict=True)
+        ]
+        object.__setattr__(self, "missing_codes", tuple(dict.fromkeys(numbers)))
         _check_labels(self.public, self.unit)
 
     @property
     def interval(self) -> Interval:
         """The bounds."""
         return Interval(self.low, self.high)
+
+    @property
+    def coded_gaps(self) -> tuple[float, ...]:
+        """The codes of missing values as doubles, also as columns of single precision have them."""
+        return tuple(dict.fromkeys((*self.missing_codes, *map(_single, self.missing_codes))))
 
     @property
     def is_zero_to_one(self) -> bool:
@@ -109,7 +125,7 @@ class Numeric:
         record |= {
             name: getattr(self, name) for name in ("center", "scale") if getattr(self, name) is not None
         }
-        return record
+        return record | ({"missing_codes": list(self.missing_codes)} if self.missing_codes else {})
 
 
 @error_boundaries
@@ -129,12 +145,15 @@ class Factor:
     other : level, optional
         Level (one of `levels`) that replaces every undeclared value. Use it to pool rare levels. Without
         `other`, an undeclared value raises an error.
+    missing_codes : sequence of level
+        Values, of the type of the levels, that mean that a value is missing, such as ``[9]``. They count as
+        missing values. To estimate the effect of a missing value, declare a level for it instead.
 
     Raises
     ------
     SchemaError
-        Raised if there are fewer than two levels, repeated levels or levels of several types, or if `other`
-        is not one of the levels.
+        Raised if there are fewer than two levels, repeated levels or levels of several types, if `other`
+        is not one of the levels, or if one of `missing_codes` is a level or has another type.
 
     Notes
     -----
@@ -147,6 +166,7 @@ class Factor:
     public: bool = False
     unit: str = ""
     other: Level | None = None
+    missing_codes: tuple[Level, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.levels, str) or not isinstance(self.levels, (Sequence, np.ndarray)):
@@ -163,6 +183,17 @@ class Factor:
             object.__setattr__(self, "other", _level(self.other))
             if _kind(self.levels[0]) != _kind(self.other) or self.other not in levels:
                 raise SchemaError("other= must be one of the declared levels: add it to the list of levels")
+        codes = tuple(dict.fromkeys(_level(code) for code in _listed(self.missing_codes)))
+        if any(_kind(code) != _kind(levels[0]) for code in codes):
+            raise SchemaError(
+                f"missing_codes= must have the type of the levels, which is {_kind(levels[0])}: write "
+                "texts with quotes and numbers without quotes"
+            )
+        if both := [code for code in codes if code in levels]:
+            raise SchemaError(
+                f"{both[0]!r} is a level and one of missing_codes=: leave it out of one of the two lists"
+            )
+        object.__setattr__(self, "missing_codes", codes)
         _check_labels(self.public, self.unit)
 
     @property
@@ -191,8 +222,9 @@ class Factor:
         dict
             Numbers and texts.
         """
-        record = {"levels": list(self.levels), "public": self.public, "unit": self.unit}
-        return record if self.other is None else record | {"other": self.other}
+        record: dict[str, Any] = {"levels": list(self.levels), "public": self.public, "unit": self.unit}
+        record |= {} if self.other is None else {"other": self.other}
+        return record | ({"missing_codes": list(self.missing_codes)} if self.missing_codes else {})
 
 
 @error_boundaries
@@ -311,6 +343,20 @@ def finite_number(value: object, name: str) -> float:
     if not math.isfinite(number):
         raise SchemaError(f"{name} must be a finite number")
     return number + 0.0  # no negative zero: it would change the digest
+
+
+def _listed(codes: object) -> Sequence[Any] | np.ndarray[Any, Any]:
+    """Return codes of missing values; SchemaError for what is no list."""
+    if isinstance(codes, str) or not isinstance(codes, (Sequence, np.ndarray)):
+        raise SchemaError("missing_codes= must be a list, such as [-9] or [98, 99]")
+    return codes
+
+
+def _single(number: float) -> float:
+    """Return a number as a column of single precision has it."""
+    with np.errstate(over="ignore"):
+        single = float(np.float32(number))
+    return single if math.isfinite(single) else number
 
 
 def _level(value: Any) -> Level:

@@ -1,8 +1,8 @@
 """Schemas as TOML files, which people write, read and send to one another.
 
 A column is a table of the file: ``low`` and ``high`` (numbers, or dates), or ``levels``; where it is wanted
-``public = true``, ``unit``, ``center``, ``scale``, ``other``. ``low = ""``, ``high = ""`` and ``levels = []``
-are blanks, which are to be filled in.
+``public = true``, ``unit``, ``center``, ``scale``, ``other``, ``missing_codes``. ``low = ""``, ``high = ""``
+and ``levels = []`` are blanks, which are to be filled in.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ TOP_LINES = """\
 # low, high: bounds in the column's own unit (numbers, or dates such as 1990-01-01); values beyond a
 # bound are clipped to it. levels: every value that may occur. Blanks ("" and []) are to be filled in.
 # For a column of 0 and 1 write levels = [0, 1], or low = 0 and high = 1: a logistic regression takes both as
-# its response. A text response has two levels, of which the second counts as 1.
+# response. A text response has two levels, of which the second counts as 1.
+# missing_codes: values that mean that a value is missing, as in missing_codes = [-9].
 """
 DECLARED = ": they were declared, not read from its rows."
 BOUGHT = ", some of them bought with a privacy budget, see [bought]."
-NUMBER = ("low", "high", "public", "unit", "center", "scale")  # keys of a numeric column
-LEVELS = ("levels", "public", "unit", "other")  # keys of a column with levels
+NUMBER = ("low", "high", "public", "unit", "center", "scale", "missing_codes")  # keys of a numeric column
+LEVELS = ("levels", "public", "unit", "other", "missing_codes")  # keys of a column with levels
 TOP_WORDS = ("columns", "unit", "max_rows", "bought")  # keys of the file
 BLANKS: dict[str, dict[str, Any]] = {"number": {"low": "", "high": ""}, "levels": {"levels": []}}
 

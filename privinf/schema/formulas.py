@@ -25,6 +25,11 @@ MANY_LEVELS = (
     "compare one level with the others, add a column of 0 and 1 to the data, and declare its bounds (0, 1)"
 )
 CODED = "the response {0!r} cannot have C(): write {1!r}, a factor whose second level, {2!r}, counts as 1"
+# The same of levels that are numbers, which a formula uses as numbers.
+CODED_NUMBERS = (
+    "the response {0!r} cannot have C(): write I({1} == {2!r}), which is 1 for {2!r} and 0 otherwise; {1} "
+    "alone is the number itself, {3!r} or {2!r}"
+)
 
 # Stateful functions that move or scale a column, which public numbers replace.
 SHIFTS = ("center", "standardize", "scale")
@@ -227,7 +232,8 @@ def _refuse_coded(schema: Schema, code: str) -> None:
         case ast.Call(func=ast.Name(id="C"), args=[ast.Name(id=name), *_]) if name in schema:
             declared = schema[name]
             if isinstance(declared, Factor) and len(declared.levels) == 2:
-                raise SchemaError(CODED.format(code, name, declared.levels[1]))
+                form = CODED if declared.categorical else CODED_NUMBERS
+                raise SchemaError(form.format(code, name, declared.levels[1], declared.levels[0]))
             if isinstance(declared, Factor):
                 raise SchemaError(MANY_LEVELS.format(name, len(declared.levels)))
 

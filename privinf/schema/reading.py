@@ -58,6 +58,18 @@ BLANKS_IN_LEVELS = (
     "blanks from the data (.str.strip() in pandas, no blanks around separators in CSV), or "
     "declare levels with blanks"
 )
+CASE_OF_LEVELS = (
+    "column {!r} has values that differ from its declared level {!r} only by upper and lower case: use one "
+    "spelling in the data (.str.capitalize() or .str.lower() in pandas) and in the schema"
+)
+TEXTS_FOR_NUMBERS = (
+    "column {0!r} contains texts, but its declared levels are numbers: convert the column by "
+    "pd.to_numeric(table[{0!r}]), or declare the levels as texts, with quotes"
+)
+NUMBERS_FOR_TEXTS = (
+    "column {0!r} contains numbers, but its declared levels are texts: declare the levels as numbers, "
+    "without quotes, or convert the column by table[{0!r}].astype(str)"
+)
 NO_DECLARED_LEVEL = (
     "column {!r} contains none of its declared levels: check that the data and the "
     "declared levels have the same type"
@@ -218,6 +230,15 @@ class Reader:
                 self._bases = {key: splines.values(basis, self.number(name))}
         return self._bases[key]
 
+    def check_types(self, names: Iterable[str]) -> None:
+        """Raise SchemaError where a factor's values are texts and its levels are not, or the reverse."""
+        for name in names:
+            declared = self._declared(name)
+            if isinstance(declared, Factor) and name in self._frame.columns:
+                message = _other_type(self._frame[name], name, declared)
+                if message:
+                    raise SchemaError(message)
+
     def _declared(self, name: str) -> Numeric | Factor | None:
         return self._schema[name] if self._schema is not None and name in self._schema else None
 
@@ -231,6 +252,8 @@ class Reader:
         if np.isfinite(values).all():
             return values
         gaps = np.isnan(values)
+        if declared is not None and declared.missing_codes:
+            gaps |= np.isin(values, declared.coded_gaps)
         if gaps.any():
             values = np.where(gaps, self._stand_in(name, declared), values)
             self._absent[name] = gaps
@@ -262,7 +285,9 @@ class Reader:
             raise SchemaError(f"column {name!r} has no declared levels")
         column = self._frame[name]
         gaps = column.isna().to_numpy()
-        codes = _level_codes(column, declared)
+        codes = _level_codes(column, declared.levels)
+        if declared.missing_codes:
+            gaps = gaps | (_level_codes(column, declared.missing_codes) >= 0)
         if gaps.any():
             self._refuse_missing(name)
             codes = np.where(gaps, 0, codes)
@@ -272,15 +297,13 @@ class Reader:
                 names_met = {name} if self._seen_levels is None else self._seen_levels
                 names_met.add(name)
             elif len(codes) and self._seen_levels is None:
-                level = _blanks_alone(column, declared)
-                raise SchemaError(
-                    NO_DECLARED_LEVEL.format(name) if level is None else BLANKS_IN_LEVELS.format(name, level)
-                )
+                raise SchemaError(_near_levels(column, name, declared) or NO_DECLARED_LEVEL.format(name))
             codes = np.where(codes < 0, declared.levels.index(declared.other), codes)
         if (codes < 0).any():
-            level = _blanks_alone(column[codes < 0], declared)
             raise SchemaError(
-                outside_levels(name, declared) if level is None else BLANKS_IN_LEVELS.format(name, level)
+                _near_levels(column[codes < 0], name, declared)
+                or _other_type(column, name, declared)
+                or outside_levels(name, declared)
             )
         return codes
 
@@ -407,33 +430,49 @@ def _as_days(column: pd.Series, name: str) -> Floats:
     return np.array(days, dtype=np.float64)
 
 
-def _blanks_alone(undeclared: pd.Series, declared: Factor) -> Level | None:
-    """Return a declared level that one of the values is but for blanks around it."""
-    stripped = {level.strip(): level for level in declared.levels if isinstance(level, str)}
-    values = undeclared.astype(object) if stripped else ()
-    texts = (value.strip() for value in values if isinstance(value, str))
-    return next((stripped[text] for text in texts if text in stripped), None)
+def _near_levels(undeclared: pd.Series, name: str, declared: Factor) -> str:
+    """Return the error about a value that is a declared level but for blanks around it, or for its case."""
+    levels = [level for level in declared.levels if isinstance(level, str)]
+    texts = [value.strip() for value in undeclared.astype(object) if isinstance(value, str)] if levels else []
+    stripped = {level.strip(): level for level in levels}
+    folded = {level.strip().casefold(): level for level in levels}
+    for text in texts:
+        if text in stripped:
+            return BLANKS_IN_LEVELS.format(name, stripped[text])
+    for text in texts:
+        if text.casefold() in folded:
+            return CASE_OF_LEVELS.format(name, folded[text.casefold()])
+    return ""
 
 
-def _level_numbers(column: pd.Series, declared: Factor) -> list[float] | None:
+def _other_type(column: pd.Series, name: str, declared: Factor) -> str:
+    """Return the error about a column of texts whose levels are numbers, or the reverse; "" for others."""
+    texts = isinstance(declared.levels[0], str)
+    if not texts and kind_of(column) == "texts":
+        return TEXTS_FOR_NUMBERS.format(name)
+    return NUMBERS_FOR_TEXTS.format(name) if texts and kind_of(column) == "numbers" else ""
+
+
+def _level_numbers(column: pd.Series, levels: tuple[Level, ...]) -> list[float] | None:
     """Return a few levels as doubles, if these and a column's numbers are equal where their values are."""
     dtype = column.dtype
     if not isinstance(dtype, np.dtype) or dtype.kind not in "biuf" or dtype.itemsize > DOUBLE_BYTES:
         return None
-    if len(declared.levels) > FEW_LEVELS or any(isinstance(level, str) for level in declared.levels):
+    if len(levels) > FEW_LEVELS or any(isinstance(level, str) for level in levels):
         return None
-    numbers = [float(level) for level in declared.levels]
+    numbers = [float(level) for level in levels]
     return numbers if max(map(abs, numbers)) < WHOLE_DOUBLES else None
 
 
-def _level_codes(column: pd.Series, declared: Factor) -> Integers:
+def _level_codes(column: pd.Series, declared: tuple[Level, ...]) -> Integers:
+    """Return the position of each value in a list of levels; -1 for other values."""
     if (numbers := _level_numbers(column, declared)) is not None:
         values = column.to_numpy(dtype=np.float64)
         codes = np.full(len(values), -1, dtype=np.int64)
         for code, number in enumerate(numbers):
             codes[values == number] = code
         return codes
-    levels = pd.Index(list(declared.levels), dtype=object)
+    levels = pd.Index(list(declared), dtype=object)
     if isinstance(column.dtype, pd.CategoricalDtype):
         categories = pd.Index(column.cat.categories, dtype=object)
         lookup = np.append(levels.get_indexer(categories), -1)

@@ -69,8 +69,12 @@ class RowReading:
         _refuse_dropping(missing)
         if self.is_matrix(table) and np.isfinite(table).all():
             return np.array(table)
+        inputs = inputs_of(self.columns)
+        if extrapolate and seen_levels is None:  # of new rows, all can have a level that counts as `other`
+            self.open(table, missing).check_types(inputs)
+            seen_levels = set()
         reader = self.open(table, missing, seen_levels)
-        reader.open(inputs_of(self.columns))
+        reader.open(inputs)
         return self.evaluate(reader, extrapolate=extrapolate)
 
     def evaluate(self, reader: Reader, *, extrapolate: bool = False) -> Floats:

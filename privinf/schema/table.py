@@ -333,7 +333,8 @@ class Schema:
         for name, item in self.columns.items():
             if isinstance(item, Factor) and name in frame.columns:
                 values = frame[name].dropna()
-                strange = values[~values.isin(list(item.levels))].drop_duplicates().tolist()
+                declared = [*item.levels, *item.missing_codes]
+                strange = values[~values.isin(declared)].drop_duplicates().tolist()
                 undeclared |= {name: strange} if strange else {}
         return undeclared
 
@@ -521,10 +522,16 @@ def _domain(item: Declaration | Blank) -> str:
     if isinstance(item, Blank):
         return "blank bounds" if item.kind == "number" else "blank levels"
     if isinstance(item, Numeric):
-        return f"[{item.low:g}, {item.high:g}]"
+        return f"[{item.low:g}, {item.high:g}]{_codes(item)}"
     levels = ", ".join(map(str, item.levels[:6])) + (", ..." if len(item.levels) > 6 else "")
     remark = "" if item.other is None else f", others count as {item.other}"
-    return f"{{{levels}}} ({len(item.levels)} levels{remark})"
+    return f"{{{levels}}} ({len(item.levels)} levels{remark}){_codes(item)}"
+
+
+def _codes(item: Declaration) -> str:
+    """Return a remark about the codes of missing values; "" without any."""
+    codes = [f"{code:g}" if isinstance(code, float) else str(code) for code in item.missing_codes]
+    return f", missing: {', '.join(codes)}" if codes else ""
 
 
 def _name(name: object) -> str:

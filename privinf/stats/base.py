@@ -32,6 +32,7 @@ from privinf.results.export import PortableTest, caution_kind, caution_kinds
 from privinf.results.notes import (
     ALL_ALIKE,
     DROPPED_VALUE,
+    IF_OUTSIDE,
     IMPUTED_SAMPLE,
     IMPUTED_VALUE,
     IMPUTING,
@@ -82,7 +83,7 @@ AT_BOUND = 0.05
 MOSTLY_AT_BOUND = (
     "at least half of the values of {} are beyond one of the public bounds, or less than 5% of the width of "
     "the bounds away from it. Values beyond the bounds are clipped, which changes the mean. If you expect "
-    "values beyond the bounds, declare wider bounds"
+    f"values beyond the bounds, {IF_OUTSIDE}"
 )
 NOT_A_SHARE = "column {!r} is not declared with two values: declare it with bounds (0, 1), or with two levels"
 TABLE_ESTIMATES = (
@@ -360,7 +361,7 @@ def with_levels(request: SampleRequest, names: Sequence[str]) -> SampleRequest:
         declared = kinds[name] if name in kinds else request.schema[name]
         if not isinstance(declared, Factor):
             check_share(request.schema, name)
-            kinds[name] = Factor((0, 1))
+            kinds[name] = Factor((0, 1), missing_codes=declared.missing_codes)
     schema = Schema(kinds, unit=request.schema.unit, max_rows=request.schema.max_rows)
     return SampleRequest(request.rows, schema, request.options)
 

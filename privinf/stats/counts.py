@@ -32,6 +32,7 @@ from privinf.mechanisms.samples import ColumnBins, SampleQuery, SampleSums
 from privinf.results.notes import Note
 from privinf.results.summary import number
 from privinf.schema import Schema
+from privinf.schema.declared import DAYS, as_dates, date_number
 from privinf.stats import base
 from privinf.stats.association import independence
 from privinf.stats.groups import complete_share_intervals, row_share_sets, score_interval
@@ -335,6 +336,10 @@ def _independent(cells: Floats, sd: float, possible: Flags) -> TableEstimate:
 # ---- results
 
 ShareAxis = Literal["row", "column"]
+MORE_FACTORS = (
+    "a crosstab has two columns, and a list of names was passed: for a table of more columns, name all of "
+    "them in pi.stats.counts, as in counts('a', by=['b', 'c'], ...)"
+)
 TEST_OF_CROSSTAB = (
     "independence() of the crosstab tests that its two factors are independent, at no further cost"
 )
@@ -923,21 +928,41 @@ def _pure(options: base.SampleOptions) -> bool:
     return options.noise == "laplace" or (options.delta is not None and is_zero(options.delta))
 
 
-def _edges(bins: int | ArrayLike, low: float, high: float, name: str) -> Floats:
-    """Return the public edges of bins, which hold every value between the bounds."""
+def _edges(bins: int | ArrayLike, low: float, high: float, name: str, *, dates: bool = False) -> Floats:
+    """Return the public edges of bins, which hold every value between the bounds; dates in days."""
     base.refuse_table(bins, "bins")
     if isinstance(bins, (int, np.integer)) and not isinstance(bins, bool):
-        return np.linspace(low, high, check_count(bins, "bins", least=2) + 1)
-    edges = _edge_array(bins)
+        edges = np.linspace(low, high, check_count(bins, "bins", least=2) + 1)
+        whole = np.concatenate([edges[:1], np.rint(edges[1:-1]), edges[-1:]])
+        return whole if dates and (np.diff(whole) > 0.0).all() else edges
+    edges = _edge_array(bins, dates=dates)
     if edges[0] > low or edges[-1] < high:
+        start, end = _edge_texts(np.array([low, high]), dates)
         raise ArgumentError(
-            f"values of {name!r} may be outside of bins=: start the edges at {low:g} or below (-inf for an "
-            f"open first bin), and end them at {high:g} or above (inf for a last bin that is top-coded)"
+            f"values of {name!r} may be outside of bins=: start the edges at {start} or below (-inf for an "
+            f"open first bin), and end them at {end} or above (inf for a last bin that is top-coded)"
         )
     return edges
 
 
-def _edge_array(bins: object) -> Floats:
+def _edge_texts(edges: Floats, dates: bool) -> list[str]:
+    """Return edges as texts that differ: numbers, or dates with the time of the day where one needs it."""
+    if dates:
+        finite = np.isfinite(edges)
+        days = bool((edges[finite] % 1.0 == 0.0).all())
+        moments = np.datetime_as_string(as_dates(np.where(finite, edges, 0.0)), "D" if days else "s")
+        return [
+            str(moment) if known else f"{edge:g}"
+            for moment, known, edge in zip(moments, finite, edges, strict=True)
+        ]
+    texts = [f"{edge:g}" for edge in edges]
+    return texts if len(set(texts)) == len(texts) else [repr(float(edge)) for edge in edges]
+
+
+def _edge_array(bins: object, *, dates: bool = False) -> Floats:
+    if dates and np.ndim(bins) == 1:  # type: ignore[arg-type]
+        numbers = [(edge, date_number(edge)) for edge in bins]  # type: ignore[attr-defined]
+        bins = [edge if number is None else number for edge, number in numbers]
     edges = check_array(bins, "bins", ndim=1, finite=False)  # type: ignore[arg-type]
     if len(edges) < 3 or not (np.diff(edges) > 0.0).all() or not np.isfinite(edges[1:-1]).all():
         raise ArgumentError(
@@ -947,11 +972,20 @@ def _edge_array(bins: object) -> Floats:
     return edges
 
 
-def _bins(name: str, edges: Floats) -> ColumnBins:
+def _finite_ends(bins: Any) -> Any:
+    """Return the smallest and the largest finite edge, two numbers or two dates; None without two."""
+    dated = np.ndim(bins) == 1 and any(date_number(edge) is not None for edge in bins)
+    edges = _edge_array(bins, dates=dated)
+    finite = np.flatnonzero(np.isfinite(edges))
+    if len(finite) < 2:
+        return None
+    ends = list(bins) if dated else edges.tolist()
+    return ends[finite[0]], ends[finite[-1]]
+
+
+def _bins(name: str, edges: Floats, *, dates: bool = False) -> ColumnBins:
     """Return bins that are closed on the left; values beyond the outer edges are in the outer bins."""
-    texts = [f"{edge:g}" for edge in edges]
-    if len(set(texts)) < len(texts):
-        texts = [repr(float(edge)) for edge in edges]
+    texts = _edge_texts(edges, dates)
     last = len(edges) - 2
     labels = [f"[{texts[k]}, {texts[k + 1]}{']' if k == last else ')'}" for k in range(last + 1)]
     if math.isinf(edges[0]):
@@ -1239,6 +1273,11 @@ def crosstab(
         ledger=ledger,
     )
     intervals = base.IntervalOptions.checked(target, confidence_level, simultaneous)
+    several = [argument for argument in (a, b) if isinstance(argument, (list, tuple))]
+    if any(all(isinstance(name, str) for name in argument) for argument in several) and (
+        isinstance(a, str) or isinstance(b, str)
+    ):
+        raise ArgumentError(MORE_FACTORS)
     columns, declared = _columns_of(a, b, levels)
     request, names = base.request_levels(columns, declared, options)
     declared_levels = [request.schema[name].levels for name in names]  # type: ignore[union-attr]
@@ -1284,7 +1323,8 @@ def histogram(
         Number of bins of equal width between the public bounds, or a sequence of the edges of the bins. Each
         bin contains its left edge, and the last bin contains both edges. The edges must cover the bounds. The
         first edge may be -inf, and the last edge may be inf (a top-coded bin). Values outside the edges are
-        counted in the first or the last bin.
+        counted in the first or the last bin. The edges of a column of dates are dates, or days since
+        1970-01-01.
     data : table, optional
         Table that contains the columns that are passed by name: a data frame of any library, a mapping of
         arrays, or the path of a CSV or Parquet file.
@@ -1386,14 +1426,15 @@ def histogram(
         raise ArgumentError("levels= is for groups: pass by=, or leave it out")
     pair = base.public_pair(bounds)
     if not isinstance(a, str) and pair is None and not isinstance(bins, (int, np.integer)):
-        finite = [edge for edge in _edge_array(bins) if math.isfinite(edge)]
-        pair = (float(finite[0]), float(finite[-1])) if len(finite) > 1 else None
+        pair = _finite_ends(bins)
     columns: dict[str, Any] = {"a": a} if by is None else {"by": by, "a": a}
     declared = {"a": pair, "by": base.public_levels(levels)}
     request, names = base.request_columns(columns, {name: declared[name] for name in columns}, options)
     name = names[-1]
     request = base.with_levels(request, names[:-1])
     interval = request.schema.interval(name)
-    chosen = _bins(name, _edges(bins, interval.low, interval.high, name))
+    dates = request.schema[name].unit == DAYS
+    edges = _edges(bins, interval.low, interval.high, name, dates=dates)
+    chosen = _bins(name, edges, dates=dates)
     release, _ = _release(request, names, None, bins=chosen)
     return _counted(release, title=HISTOGRAM, intervals=intervals, zeros=())

@@ -22,7 +22,7 @@ from privinf.results.export import PortableTable
 from privinf.results.notes import COMPLETE_SAMPLE_TARGET, sentence
 from privinf.results.paper_table import TEXT_ONLY, PaperTable, check_digits, privacy_note
 from privinf.schema import Factor, Schema
-from privinf.schema.declared import checked_names
+from privinf.schema.declared import DAYS, as_dates, checked_names
 from privinf.stats.base import Cautions, SampleOptions, check_level, of_imputation, request_columns
 from privinf.stats.counts import CountsResult, level_counts
 from privinf.stats.means import described, deviation
@@ -82,6 +82,9 @@ class Description(PortableTable):
         dropped; otherwise empty.
     confidence_level : float
         Level of the intervals.
+    dates : tuple of str
+        Names of the columns of dates. In `table` and `intervals` their numbers are days since 1970-01-01.
+        When the result is printed, means and quartiles of these columns are shown as dates.
 
     Notes
     -----
@@ -96,6 +99,7 @@ class Description(PortableTable):
     levels: pd.DataFrame = field(default_factory=_no_levels)
     complete: Mapping[str, CompleteRows] = field(default_factory=dict)
     confidence_level: float = 0.95
+    dates: tuple[str, ...] = ()
 
     title: ClassVar[str] = "Description"
 
@@ -182,7 +186,8 @@ class Description(PortableTable):
         places = check_digits(digits)
         rows: list[tuple[str, ...]] = []
         for name, term, *numbers in self.tidy().itertuples(index=False):
-            estimate, low, high = (f"{number:.{places}f}" for number in numbers)
+            dated = name in self.dates and term in ROWS_WITH_INTERVALS
+            estimate, low, high = (_date(x) if dated else f"{x:.{places}f}" for x in numbers)
             rows.append((f"{name}, {term}", estimate, "" if math.isnan(numbers[1]) else f"[{low}, {high}]"))
         note = [privacy_note(self.privacy, f"{self.nobs:,}"), CLIPPED_COLUMNS]
         note += [f"{sentence(text)}" for _, text in self.cautions]
@@ -193,17 +198,28 @@ class Description(PortableTable):
         )
         return table.to_latex(caption, label)
 
+    def _shown(self) -> pd.DataFrame:
+        """Return the table with dates in the place of days since 1970-01-01."""
+        if not self.dates:
+            return self.table
+        shown = self.table.astype(object)
+        for name in self.dates:
+            numbers = self.table[name]
+            shown[name] = [_date(x) if term in ROWS_WITH_INTERVALS else x for term, x in numbers.items()]
+            shown.loc["std", name] = f"{numbers['std']:.4g} days"
+        return shown
+
     def __repr__(self) -> str:
-        tables = [self.table, self.levels]
+        tables = [self._shown(), self.levels]
         return (
             "\n\n".join([table.to_string() for table in tables if table.size]) + "\n" + "\n".join(self._notes)
         )
 
     def _repr_html_(self) -> str:
         if not self.levels.size:
-            return html_frame(self.table, self.title, self._notes)
+            return html_frame(self._shown(), self.title, self._notes)
         factors = html_frame(self.levels.reset_index(), "Factors", self._notes)
-        return html_frame(self.table, self.title, []) + factors if self.table.size else factors
+        return html_frame(self._shown(), self.title, []) + factors if self.table.size else factors
 
     @property
     def _notes(self) -> list[str]:
@@ -235,14 +251,16 @@ def describe(
     source: SourceName | None = None,
     ledger: Ledger | None = None,
 ) -> Description:
-    """Describe numeric columns by mean, standard deviation and quartiles, and factors by shares of levels.
+    """Describe numeric columns by mean, standard deviation and quartiles, and text levels by their shares.
 
     Parameters
     ----------
     data : table
         Raw rows: a data frame of any library, a mapping of arrays, or the path of a CSV or Parquet file.
     columns : sequence of str, optional
-        Names of the columns to describe. By default they are all columns of the schema.
+        Names of the columns to describe. By default they are all columns of the schema. A column whose levels
+        are numbers, such as [1, 2], is described as a number; for the shares of its levels use
+        `pi.stats.counts`.
     schema : Schema, optional
         Public bounds and levels of the columns of `data` (required).
     epsilon : float, optional
@@ -396,7 +414,13 @@ def describe(
         levels=levels,
         complete=complete,
         confidence_level=level,
+        dates=tuple(name for name in opened if schema[name].unit == DAYS),
     )
+
+
+def _date(days: float) -> str:
+    """Return days since 1970-01-01 as a date."""
+    return str(as_dates(np.array(days)).astype("datetime64[D]")) if math.isfinite(days) else f"{days:g}"
 
 
 def _is_factor(schema: Schema, name: str) -> bool:

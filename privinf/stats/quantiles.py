@@ -748,10 +748,11 @@ def clipped_release(
 
 
 def _clipped_schema(schema: Schema, name: str, clip: MeanClip | CoreClip) -> Schema:
-    """Return a schema in which the bounds of a column are a clip; dates stay dates."""
+    """Return a schema in which the bounds of a column are a clip; dates and codes of missing values stay."""
     declared = schema[name]
     unit = declared.unit if isinstance(declared, Numeric) else ""
-    return schema.fill({name: Numeric(clip.low, clip.high, unit=unit)})
+    codes = tuple(float(code) for code in declared.missing_codes)
+    return schema.fill({name: Numeric(clip.low, clip.high, unit=unit, missing_codes=codes)})
 
 
 # ---- clipping thresholds of comparisons

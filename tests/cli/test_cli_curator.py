@@ -326,3 +326,22 @@ def test_completion_scripts_are_printed(shell, study):
     done = study.run("completion", shell)
     assert done.exit_code == 0
     assert "_PRIVINF_COMPLETE" in done.output
+
+
+def test_values_outside_the_bounds_are_listed_for_the_holder_alone(desk):
+    pd.DataFrame({"x": [1.0, 2.0, -9.0, 4.0], "z": [1, 2, 99, 99], "y": [1.0, 2.0, 3.0, 4.0]}).to_csv(
+        "codes.csv", index=False
+    )
+    schema = {"x": (0, 5), "z": pi.Factor([1, 2], missing_codes=[99]), "y": (0, 5)}
+    pi.Schema(schema).save("codes.toml")
+    words = ("schema", "check", "codes.toml", "--data", "codes.csv")
+    done = desk.run(*words, "--undeclared").output
+    assert "25.00% of the values of 'x' are outside its bounds" in done
+    assert "missing_codes = [-9]" in done
+    assert "'y' are outside" not in done
+    assert "missing values are in the column 'z'" in done
+    assert "values outside the bounds or levels, because both are private" in desk.run(*words).output
+    pi.Schema(schema | {"x": pi.Numeric(0, 5, missing_codes=[-9])}).save("declared.toml")
+    done = desk.run("schema", "check", "declared.toml", *words[3:], "--undeclared").output
+    assert "no value of a numeric column is outside its bounds" in done
+    assert "missing values are in the columns 'x', 'z'" in done

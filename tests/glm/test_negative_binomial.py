@@ -11,7 +11,7 @@ import statsmodels.api as sm
 from scipy.stats import nbinom
 
 import privinf as pi
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.glm import dispersion
 from privinf.glm.dispersion import CountCells, Dispersion, DispersionEquation
 
@@ -233,3 +233,11 @@ def test_an_estimate_survives_a_file_and_knows_when_it_is_hidden():
     assert hidden.interval(0.05) == (0.0, math.inf)
     biased = one.at_error(0.01).interval(0.05)
     assert biased[0] < one.interval(0.05)[0]
+
+
+@pytest.mark.parametrize("role", ["exposure", "offset"])
+def test_an_exposure_that_is_computed_is_refused_by_its_own_name(role):
+    schema = pi.Schema({"visits": (0, 20), "age": (20, 80), "months": (1, 12)})
+    rows = {"visits": [1.0] * 50, "age": [40.0] * 50, "months": [6.0] * 50}
+    with pytest.raises(SchemaError, match=f"{role}='months/12' must be the name of a column: add its values"):
+        pi.Poisson.from_formula("visits ~ age", rows, schema=schema, **{role: "months/12"})

@@ -28,7 +28,7 @@ from privinf.lasso.rows import LassoFamily
 from privinf.results.export import caution_kind
 from privinf.results.fit_statistics import FitStatistics
 from privinf.results.fitted import ModelLabels
-from privinf.results.notes import Note, sentence
+from privinf.results.notes import IF_OUTSIDE, Note, sentence
 from privinf.results.rendering import SummaryColumn
 from privinf.results.summary import number
 from privinf.results.wald import Inference
@@ -46,7 +46,7 @@ TWO_ROBUST = (
 )
 OUTSIDE = (
     "{} lie outside their bounds and were clipped to them, so coefficients describe the clipped columns: "
-    "declare wider bounds"
+    f"{IF_OUTSIDE}"
 )
 HIDDEN_TARGETS = (
     "no interval for {}, because the noise is too large to estimate the slope or the variance of the "

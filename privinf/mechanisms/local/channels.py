@@ -207,12 +207,15 @@ class Label:
         Labels travel as positions in this list.
     either : bool
         Whether rows may use -1 and +1 where `levels` are 0 and 1 (arrays without declared levels).
+    missing_codes : tuple
+        Values that mean that a label is missing.
     """
 
     name: str
     kind: LabelKind
     levels: tuple[Level, ...] | None = None
     either: bool = False
+    missing_codes: tuple[Level, ...] = ()
 
     def read(self, rows: Rows) -> Rows:
         """Return the rows with the label as level codes; a numeric response is left as it is.
@@ -244,7 +247,8 @@ class Label:
             ) from None
 
     def _codes(self, table: Any, levels: tuple[Level, ...], rows: Rows) -> Floats:
-        reader = Reader(table, Schema({self.name: Factor(levels)}), rows.missing)
+        declared = Factor(levels, missing_codes=self.missing_codes)
+        reader = Reader(table, Schema({self.name: declared}), rows.missing)
         return np.asarray(reader.codes(self.name), dtype=np.float64)
 
 
@@ -321,7 +325,8 @@ def resolve_label(
     either = False
     if kind == "response" and declared is None:
         declared, either = _two_levels(design)
-    resolved = Label(name, kind, declared, either)
+    codes = () if design.schema is None or name not in design.schema else design.schema[name].missing_codes
+    resolved = Label(name, kind, declared, either, codes)
     return resolved, replace(design, outcome=Response(design.outcome.column, True, None))
 
 

@@ -76,7 +76,8 @@ class TableQuery:
         if isinstance(declared, Factor):
             self._factors[name] = declared
             large = any(
-                not isinstance(level, str) and abs(level) >= 2**EXACT_BITS for level in declared.levels
+                not isinstance(level, str) and abs(level) >= 2**EXACT_BITS
+                for level in (*declared.levels, *declared.missing_codes)
             )
             if large or kind not in ("number", "truth", "text"):
                 raise unfit(f"the database and privinf may compare the levels of column {name!r} differently")
@@ -185,14 +186,27 @@ class TableQuery:
             kind = self._source.kinds[name]
             column = self.dialect.name(name)
             value = column if kind == "text" else self.dialect.as_double(column, kind)
-            texts.append(self._place(value, kind, self._factors[name]) if name in self._factors else value)
+            declared = None if self._schema is None else self._schema[name]
+            if isinstance(declared, Factor):
+                texts.append(self._place(value, kind, declared))
+            else:
+                texts.append(self._without_codes(value, () if declared is None else declared.coded_gaps))
         return named("_v", texts)
+
+    def _without_codes(self, value: str, codes: Sequence[float]) -> str:
+        """Return a number, NULL where it is a code of missing values."""
+        for code in codes:
+            value = f"NULLIF({value}, {self.dialect.number(code)})"
+        return value
 
     def _place(self, value: str, kind: str, declared: Factor) -> str:
         """Return the position of a row's level among the declared ones."""
         gaps = [f"{value} IS NULL"] + ([] if kind == "text" else [self.dialect.nan.format(value)])
         branches = [(gap, str(GAP)) for gap in gaps]
         if isinstance(declared.levels[0], str) == (kind == "text"):
+            branches += [
+                (self.dialect.is_level(value, kind, code), str(GAP)) for code in declared.missing_codes
+            ]
             branches += [
                 (self.dialect.is_level(value, kind, level), str(place))
                 for place, level in enumerate(declared.levels)
