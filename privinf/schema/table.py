@@ -512,7 +512,8 @@ def _made_up(item: Declaration, rows: int) -> Any:
     import pandas as pd
 
     if isinstance(item, Numeric):
-        values = np.resize([item.low, item.interval.middle, item.high], rows)
+        ends = [item.low, item.interval.middle, item.high, 0.7 * item.low + 0.3 * item.high]
+        values = np.resize([value for value in ends[:3] if value not in item.coded_gaps] or ends[3:], rows)
         return as_dates(values) if item.unit == DAYS else values
     cycled = [item.levels[row % len(item.levels)] for row in range(rows)]
     return pd.Categorical(cycled, categories=list(item.levels)) if item.categorical else np.asarray(cycled)

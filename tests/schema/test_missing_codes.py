@@ -204,3 +204,14 @@ def test_a_schema_shows_codes_and_does_not_list_them_as_undeclared():
 def test_codes_that_cannot_be_any(declare, message):
     with pytest.raises(SchemaError, match=message):
         declare()
+
+
+def test_simulated_rows_of_a_schema_have_no_codes():
+    schema = pi.Schema(
+        {"a": pi.Numeric(0, 99, missing_codes=[99]), "b": pi.Numeric(0, 2, missing_codes=[0, 1, 2])}
+    )
+    frame = schema.frame()
+    reader = Reader(frame, schema)
+    reader.open(("a", "b"))
+    assert set(frame["a"]) == {0.0, 49.5}
+    assert set(frame["b"]) == {0.6}
