@@ -950,7 +950,7 @@ def _edge_texts(edges: Floats, dates: bool) -> list[str]:
     if dates:
         finite = np.isfinite(edges)
         days = bool((edges[finite] % 1.0 == 0.0).all())
-        moments = np.datetime_as_string(as_dates(np.where(finite, edges, 0.0)), "D" if days else "s")
+        moments = as_dates(np.where(finite, edges, 0.0)).astype("datetime64[D]" if days else "datetime64[s]")
         return [
             str(moment) if known else f"{edge:g}"
             for moment, known, edge in zip(moments, finite, edges, strict=True)
@@ -960,7 +960,7 @@ def _edge_texts(edges: Floats, dates: bool) -> list[str]:
 
 
 def _edge_array(bins: object, *, dates: bool = False) -> Floats:
-    if dates and np.ndim(bins) == 1:  # type: ignore[arg-type]
+    if dates and _has_dates(bins):
         numbers = [(edge, date_number(edge)) for edge in bins]  # type: ignore[attr-defined]
         bins = [edge if number is None else number for edge, number in numbers]
     edges = check_array(bins, "bins", ndim=1, finite=False)  # type: ignore[arg-type]
@@ -972,9 +972,15 @@ def _edge_array(bins: object, *, dates: bool = False) -> Floats:
     return edges
 
 
+def _has_dates(bins: Any) -> bool:
+    """Return whether some edges are dates."""
+    listed = isinstance(bins, Sequence) or (hasattr(bins, "__array__") and np.ndim(bins) == 1)
+    return listed and any(date_number(edge) is not None for edge in bins)
+
+
 def _finite_ends(bins: Any) -> Any:
     """Return the smallest and the largest finite edge, two numbers or two dates; None without two."""
-    dated = np.ndim(bins) == 1 and any(date_number(edge) is not None for edge in bins)
+    dated = _has_dates(bins)
     edges = _edge_array(bins, dates=dated)
     finite = np.flatnonzero(np.isfinite(edges))
     if len(finite) < 2:

@@ -215,3 +215,13 @@ def test_simulated_rows_of_a_schema_have_no_codes():
     reader.open(("a", "b"))
     assert set(frame["a"]) == {0.0, 49.5}
     assert set(frame["b"]) == {0.6}
+
+
+def test_a_clip_of_dates_and_of_number_levels():
+    draw = np.random.default_rng(4)
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(draw.integers(0, 700, 4000), "D")
+    data = pd.DataFrame({"admitted": days, "score": draw.integers(1, 6, 4000)})
+    schema = pi.Schema({"admitted": ("2020-01-01", "2030-01-01"), "score": [1, 2, 3, 4, 5]})
+    for name, mean in {"admitted": 20_073.0, "score": 3.0}.items():
+        result = pi.stats.mean(name, clip="auto", data=data, schema=schema, **SPENDING)
+        assert abs(result.estimate - mean) < 10.0
