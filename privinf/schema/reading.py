@@ -249,11 +249,12 @@ class Reader:
             return np.array([float(level) for level in declared.levels]).take(self.codes(name))
         dates = isinstance(declared, Numeric) and declared.unit == DAYS
         values = _as_floats(self._frame[name], name, dates)
-        if np.isfinite(values).all():
+        codes = () if declared is None else declared.coded_gaps
+        if not codes and np.isfinite(values).all():
             return values
         gaps = np.isnan(values)
-        if declared is not None and declared.missing_codes:
-            gaps |= np.isin(values, declared.coded_gaps)
+        if codes:
+            gaps |= np.isin(values, codes)
         if gaps.any():
             values = np.where(gaps, self._stand_in(name, declared), values)
             self._absent[name] = gaps
