@@ -217,6 +217,7 @@ def test_simulated_rows_of_a_schema_have_no_codes():
     assert set(frame["b"]) == {0.6}
 
 
+@pytest.mark.filterwarnings("ignore::privinf.errors.HeavyTailWarning")
 def test_a_clip_of_dates_and_of_number_levels():
     draw = np.random.default_rng(4)
     days = pd.Timestamp("2024-01-01") + pd.to_timedelta(draw.integers(0, 700, 4000), "D")
