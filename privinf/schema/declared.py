@@ -346,7 +346,7 @@ def finite_number(value: object, name: str) -> float:
 
 
 def _listed(codes: object) -> Sequence[Any] | np.ndarray[Any, Any]:
-    """Return codes of missing values; SchemaError for what is no list."""
+    """Return codes of missing values; SchemaError if they are not a list."""
     if isinstance(codes, str) or not isinstance(codes, (Sequence, np.ndarray)):
         raise SchemaError("missing_codes= must be a list, such as [-9] or [98, 99]")
     return codes

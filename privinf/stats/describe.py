@@ -112,8 +112,7 @@ class Description(PortableTable):
                 WeakIdentificationWarning,
                 HIDDEN_DEVIATION.format(name, self.intervals.at[("std", "high"), name], level),
             )
-            for name in self.table.columns
-            if math.isnan(self.table.at["std", name])
+            for name in self.table.columns[self.table.loc["std"].isna()]
         )
         return (*of_imputation(self.missing), *hidden)
 
