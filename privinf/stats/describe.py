@@ -112,7 +112,7 @@ class Description(PortableTable):
                 WeakIdentificationWarning,
                 HIDDEN_DEVIATION.format(name, self.intervals.at[("std", "high"), name], level),
             )
-            for name in self.table.columns[self.table.loc["std"].isna()]
+            for name in self.table.columns[np.isnan(self.table.loc["std"].to_numpy(dtype=np.float64))]
         )
         return (*of_imputation(self.missing), *hidden)
 
