@@ -94,6 +94,7 @@ SCATTER_HIDDEN = (
 )
 
 # Options of the single pass of stochastic gradient descent, `fit_sgd`.
+LARGEST_RIDGE = 1e12  # penalties above it overflow after the charge
 SINGLE_PASS = ("theta_radius", "batch", "step", "decay", "average", "burn_in", "public_seed")
 # Spending options that examples under randomized response refuse, with the reason.
 NO_GAUSSIAN_LEVEL = dict.fromkeys(
@@ -613,9 +614,9 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
             an exact inverse transform. The choice "series" is the correction of the paper for the logistic
             loss. With "none" the noise is ignored.
         ridge : float
-            Weight of the penalty ``ridge ||theta||^2/2``, in scaled units. The constant is not penalized.
-            With a penalty, intervals are for the coefficients that minimize the penalized loss in the
-            population.
+            Weight of the penalty ``ridge ||theta||^2/2``, in scaled units, from 0 to 1e12. The constant is
+            not penalized. With a penalty, intervals are for the coefficients that minimize the penalized loss
+            in the population.
         truncation : int, optional
             Number K of terms, for ``correction="series"``. By default K is 1, 2 or 3, whichever has the
             smallest bias by the criterion of appendix D.7 of the paper, evaluated at the estimate of
@@ -728,7 +729,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         if self._release is None:
             responded = self.mechanism.features.responded
             check_combinations(self._loss, chosen, [feature.levels for feature in responded])
-        penalty = check_number(ridge, "ridge", low=0.0)
+        penalty = check_number(ridge, "ridge", low=0.0, high=LARGEST_RIDGE)
         return {"loss": self._loss, "correction": chosen, "truncation": truncation, "ridge": penalty}
 
     @property

@@ -324,7 +324,7 @@ def test_a_status_may_be_a_factor_whose_second_level_is_the_event():
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
-        ({"status": "age"}, SchemaError, "bounds"),
+        ({"status": "age", "formula": "time ~ treated"}, SchemaError, "bounds"),
         ({"status": "nothing"}, PrivinfError, "nothing"),
         ({"status": 3}, ArgumentError, "name of a column"),
         ({"horizon": 3.0}, ArgumentError, "at most 2"),
@@ -335,6 +335,8 @@ def test_a_status_may_be_a_factor_whose_second_level_is_the_event():
         ({"entry": "age"}, ArgumentError, "left truncation"),
         ({"trust": "central", "formula": "time ~ 0 + age"}, SchemaError, "baseline"),
         ({"formula": "time ~ 1"}, PrivinfError, "column"),
+        ({"formula": "time ~ age + event"}, ArgumentError, "leave it out of the formula"),
+        ({"formula": "time ~ age:event"}, ArgumentError, "leave it out of the formula"),
     ],
 )
 def test_models_that_do_not_fit_are_refused(change, error, text):

@@ -370,6 +370,7 @@ def test_rows_that_do_not_fit_cost_nothing_and_are_not_printed():
         ({"start": [1.0, math.nan]}, "start"),
         ({"correction": "conditional", "truncation": 1}, "for correction='series'"),
         ({"correction": "series", "truncation": -1}, "truncation"),
+        ({"ridge": 1e308}, "ridge"),
         ({"shares": (1, 1)}, "shares"),
         ({"method": "sgd", "theta_radius": 2.0, "public_seed": -1}, "public_seed"),
         ({"method": "sgd", "theta_radius": 2.0, "average": "yes"}, "average"),

@@ -14,6 +14,7 @@ from privinf.glm.rows import GlmRows, glm_rows, without
 from privinf.glm.sums import NO_ROLES, Roles
 from privinf.mechanisms.statistics.survival import MOST_INTERVALS
 from privinf.schema import Design, Factor, Schema
+from privinf.schema.formulas import terms_by_column
 from privinf.typing import Floats, Integers, Label
 from privinf.validation import check_count, check_positive, shown_name
 
@@ -22,6 +23,10 @@ NO_CONSTANT = (
     "from the formula"
 )
 NO_COLUMNS = "the model has no column besides the time and the status: name at least one"
+STATUS_TERM = (
+    "column {} is status=, and it is also a term of the formula: leave it out of the formula, since the "
+    "status cannot be a regressor"
+)
 STATUS_COLUMN = (
     "status= must be the name of a column with the public bounds (0, 1), which is 1 if the time ended with "
     "the event and 0 if it was censored, or of a factor with two levels, of which the second is the event"
@@ -134,6 +139,9 @@ def with_status(formula: str, status: str, schema: Schema, event: Label | None =
             if len(declared.levels) != 2:
                 raise SchemaError(STATUS_COLUMN)
             term = f"C({term})"
+        parts = {part for name in terms_by_column(formula, schema).values() for part in name.split(":")}
+        if {term, f"C({term})"} & parts:
+            raise ArgumentError(STATUS_TERM.format(shown_name(status)))
         check_event(declared, status, event, "put it into the formula")
     return f"{formula} + {term}"
 
