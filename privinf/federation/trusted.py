@@ -512,7 +512,7 @@ class TrustedServer:
         if lines and planned.scale > 0.0:
             self._noise.check_repeatable()
         lines = lines or self._spend((planned.entry,), planned.sites, query.session)
-        total, answered = self._total(query, record_sensitivity, available)
+        total, answered = total_and_sites(self._rounds, query, record_sensitivity, available)
         step()
         if planned.scale > 0.0:
             if not self._noise.fits(query_digest, answered, total):
@@ -775,7 +775,7 @@ class TrustedServer:
         entries = tuple(self._noise.marked(ranking.line(line, assumptions)) for line in drawn.entries)
         query = self._query(statistic, args, tuple(map(of_the_sum, entries)), names, noisy=noisy)
         lines = self._spend(entries, names, self._rounds.session)
-        total, answered = self._total(query, record_sensitivity, names)
+        total, answered = total_and_sites(self._rounds, query, record_sensitivity, names)
         source = self._noise.source
         if noisy:
             digest = ranking.query_digest(query, k, absolute=drawn.absolute)
@@ -822,19 +822,19 @@ class TrustedServer:
         args = without_digits(query.args)
         return self.release(self.planned(query.op, args, label=label, mu=planned.mu, sites=answered))
 
-    def _total(
-        self, query: Query, record_sensitivity: RecordSensitivity, names: list[str]
-    ) -> tuple[Floats, tuple[str, ...]]:
-        """Return the un-noised sum and the sites that answered: it must not leave the calling method."""
-        replies = self._rounds.ask(query, names)
-        total = collected(replies, record_sensitivity, self._rounds.rows)
-        return total, tuple(reply.site for reply in replies)
-
     def __reduce__(self) -> Any:
         raise TypeError("a trusted server cannot be pickled; pickle its releases instead")
 
     def __repr__(self) -> str:
         return f"<TrustedServer of {len(self.sites)} sites, {self.nobs} rows>"
+
+
+def total_and_sites(
+    rounds: Rounds, query: Query, record_sensitivity: RecordSensitivity, names: list[str]
+) -> tuple[Floats, tuple[str, ...]]:
+    """Return the un-noised sum and the sites that answered: it must not leave the server that calls."""
+    replies = rounds.ask(query, names)
+    return collected(replies, record_sensitivity, rounds.rows), tuple(reply.site for reply in replies)
 
 
 def collected(

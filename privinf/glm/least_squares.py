@@ -47,7 +47,7 @@ from privinf.glm.queries import (
     PricedQuery,
 )
 from privinf.inference.identifiability import check_full_rank
-from privinf.inference.noisy_variance import VISIBLE_SDS, is_hidden
+from privinf.inference.noisy_variance import HIDDEN_SDS, is_hidden
 from privinf.inference.one_step import OneStepScores, step_noise
 from privinf.inference.tails import (
     ALLOWED,
@@ -116,7 +116,7 @@ class FitMeasures:
     @property
     def residual_floor(self) -> float:
         """The mean squared residual, at least its limit where noise hides it."""
-        return max(self.residual, VISIBLE_SDS * self.noise, 0.0)
+        return max(self.residual, HIDDEN_SDS * self.noise, 0.0)
 
     def visible(self) -> tuple[float | None, float | None]:
         """Return R-squared and the mean squared residual; None where noise hides the latter."""

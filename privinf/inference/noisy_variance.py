@@ -11,12 +11,12 @@ from privinf.validation import check_fraction
 
 # A variance estimate of fewer sds of its noise is hidden. Above it, an estimate below half of the true
 # variance needs noise below -2 sds, whatever the sd: a probability of at most 0.023.
-VISIBLE_SDS = 2.0
+HIDDEN_SDS = 2.0
 
 
 def is_hidden(variance: float, noise: float) -> bool:
     """Return whether the estimate of a variance is negative or indistinguishable from its noise (an sd)."""
-    return variance < 0.0 or (noise > 0.0 and variance < VISIBLE_SDS * noise)
+    return variance < 0.0 or (noise > 0.0 and variance < HIDDEN_SDS * noise)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class NoisyVariance:
     def limit(self, alpha: float) -> float:
         """Return the variance for intervals of new observations of level ``1 - alpha``."""
         z2 = float(ndtri(check_fraction(alpha, "alpha") / 2.0)) ** 2
-        visible = max(self.estimate, VISIBLE_SDS * self.noise)
+        visible = max(self.estimate, HIDDEN_SDS * self.noise)
         return visible if self.noise == 0.0 else visible + (1.0 + z2) / 4.0 * self.noise**2 / visible
 
     def interval(self, z: float, fourth: float = 0.0) -> tuple[float, float]:
@@ -66,4 +66,4 @@ class NoisyVariance:
     @property
     def sd(self) -> float:
         """Sd of single observations, not below the limit that the noise leaves."""
-        return math.sqrt(max(self.estimate, VISIBLE_SDS * self.noise))
+        return math.sqrt(max(self.estimate, HIDDEN_SDS * self.noise))

@@ -24,10 +24,9 @@ KURTOSIS = 1.0  # excess kurtosis of residuals, about the median of 14 regressio
 CALIBRATION_PEOPLE = 20_000  # simulated people by which correlations of columns are matched
 NORMAL_GRID = np.linspace(-6.0, 6.0, 1201)  # normal numbers at which quantiles of a column are tabulated
 LONGEST_END = math.log(50.0)  # of a skewed column's distribution, in widths of the bounds
-HEAVIEST = (
-    0.97  # weight of the inverse gamma in a ratio of gamma variables; at 1 only an inverse gamma is left
-)
-MIDDLE = 0.5  # this weight where the lower end is moved
+# Weight of the inverse gamma in a ratio of gamma variables; at 1 only an inverse gamma is left.
+HEAVIEST = 0.97
+MIDDLE_WEIGHT = 0.5  # this weight where the lower end is moved
 NEAR = 0.03  # of a guessed correlation, its simulated one
 CHECKED = {
     "means": check_number,
@@ -362,10 +361,10 @@ def _heavy_tailed(mean: float, sd: float, skew: float) -> Floats:
     if short(HEAVIEST, 0.0) >= 0.0:
         return quantiles_of(float(brentq(short, lightest, HEAVIEST, args=(0.0,), xtol=1e-3)), 0.0)
     highest = 0.99 * mean
-    if short(MIDDLE, highest) <= 0.0 or short(MIDDLE, 0.0) >= 0.0:
+    if short(MIDDLE_WEIGHT, highest) <= 0.0 or short(MIDDLE_WEIGHT, 0.0) >= 0.0:
         return quantiles_of(HEAVIEST, 0.0)
-    low = float(brentq(lambda end: short(MIDDLE, end), 0.0, highest, xtol=1e-4))
-    return quantiles_of(MIDDLE, low)
+    low = float(brentq(lambda end: short(MIDDLE_WEIGHT, end), 0.0, highest, xtol=1e-4))
+    return quantiles_of(MIDDLE_WEIGHT, low)
 
 
 def skewed_errors(name: str, mean: float, sd: float, skew: float) -> Floats:

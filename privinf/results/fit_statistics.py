@@ -10,7 +10,7 @@ import numpy as np
 
 from privinf.errors import NotAvailableError
 from privinf.inference.intervals import joint_distribution, joint_statistic
-from privinf.inference.noisy_variance import VISIBLE_SDS, NoisyVariance
+from privinf.inference.noisy_variance import HIDDEN_SDS, NoisyVariance
 from privinf.results.wald import Inference
 from privinf.typing import Floats
 
@@ -121,7 +121,7 @@ class FitStatistics:
         """Return the variance of an observation around its mean, or why there is none."""
         noise = self.inference.context.measure_noise.get("scale_noise", 0.0)
         if self.inference.context.variance_hidden and noise > 0.0:
-            return NoisyVariance(estimate=VISIBLE_SDS * noise, noise=noise)
+            return NoisyVariance(estimate=HIDDEN_SDS * noise, noise=noise)
         try:
             return NoisyVariance(estimate=self.scale, noise=noise)
         except NotAvailableError as reason:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -215,6 +215,7 @@ class Label:
     kind: LabelKind
     levels: tuple[Level, ...] | None = None
     either: bool = False
+    _: KW_ONLY
     missing_codes: tuple[Level, ...] = ()
 
     def read(self, rows: Rows) -> Rows:
@@ -326,7 +327,7 @@ def resolve_label(
     if kind == "response" and declared is None:
         declared, either = _two_levels(design)
     codes = () if design.schema is None or name not in design.schema else design.schema[name].missing_codes
-    resolved = Label(name, kind, declared, either, codes)
+    resolved = Label(name, kind, declared, either, missing_codes=codes)
     return resolved, replace(design, outcome=Response(design.outcome.column, True, None))
 
 
