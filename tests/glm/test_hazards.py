@@ -324,7 +324,7 @@ def test_a_status_may_be_a_factor_whose_second_level_is_the_event():
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
-        ({"status": "age", "formula": "time ~ treated"}, SchemaError, "bounds"),
+        ({"status": "age"}, SchemaError, "bounds"),
         ({"status": "nothing"}, PrivinfError, "nothing"),
         ({"status": 3}, ArgumentError, "name of a column"),
         ({"horizon": 3.0}, ArgumentError, "at most 2"),

@@ -140,7 +140,8 @@ def with_status(formula: str, status: str, schema: Schema, event: Label | None =
                 raise SchemaError(STATUS_COLUMN)
             term = f"C({term})"
         parts = {part for name in terms_by_column(formula, schema).values() for part in name.split(":")}
-        if {term, f"C({term})"} & parts:
+        is_status = isinstance(declared, Factor) or declared.is_zero_to_one
+        if is_status and {term, f"C({term})"} & parts:
             raise ArgumentError(STATUS_TERM.format(shown_name(status)))
         check_event(declared, status, event, "put it into the formula")
     return f"{formula} + {term}"
