@@ -22,12 +22,8 @@ from privinf.typing import Family
 
 # Names of the package, which loads them when a command needs them.
 FEDERATED_MODELS = ("MomentOLS", "FederatedGLM", "Poisson", "NegativeBinomial", "DebiasedLasso", "PHReg")
-CHECKPOINT_MODELS = (
-    "MomentOLS",
-    "FederatedGLM",
-    "Poisson",
-    "NegativeBinomial",
-)  # whose fits can resume from a folder
+# Models whose fits can resume from a folder.
+CHECKPOINT_MODELS = ("MomentOLS", "FederatedGLM", "Poisson", "NegativeBinomial")
 OPTIMIZERS = ("Newton", "DPSGD", "DPAdam", "RandomSketch", "DOME")
 STATISTIC = "statistic"
 COUNT_MODELS = ("Poisson", "NegativeBinomial")  # which take an exposure

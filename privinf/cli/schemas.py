@@ -317,10 +317,10 @@ def _list_undeclared(schema: Schema, data: Path) -> None:
         for name, declared in numbers.items():
             column = reader.number(name)
             complete = reader.complete((name,))
-            kept = column if complete is None else column[complete]
+            known = column if complete is None else column[complete]
             gaps.update(() if complete is None else (name,))
-            present[name] += len(kept)
-            outside[name] += int(((kept < declared.low) | (kept > declared.high)).sum())
+            present[name] += len(known)
+            outside[name] += int(((known < declared.low) | (known > declared.high)).sum())
         gaps.update(name for name in factors if block[name].isin(list(schema[name].missing_codes)).any())
     for name, undeclared in values.items():
         if undeclared:

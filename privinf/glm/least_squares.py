@@ -113,6 +113,15 @@ class FitMeasures:
     explained: float = 0.0
     explained_noise: float = 0.0
 
+    def checked(self, limit: float) -> FitMeasures:
+        """Return these measures, or hidden ones with this limit if the mean squared residual exceeds it.
+
+        It does after a poor initial estimate, from which a step of clipped scores leads back only in part.
+        """
+        if self.residual <= limit + HIDDEN_SDS * self.noise:
+            return self
+        return replace(self, residual=0.0, noise=limit / HIDDEN_SDS)
+
     @property
     def residual_floor(self) -> float:
         """The mean squared residual, at least its limit where noise hides it."""
@@ -514,8 +523,10 @@ def fit_one_step(
     values, vectors = floored(hessian, LAST_FLOOR * edge)
     scores = lower.values + clip.weight * upper.values
     step = vectors @ ((vectors.T @ scores) / values) / n
-    meat, meat_sd, measures = last_moments(queries, initial, moments, (releases[3], last[1]), hessian, step)
     score_sd = math.hypot(float(lower.scale), clip.weight * float(upper.scale)) / n
+    meat, meat_sd, measures = last_moments(
+        queries, initial, moments, (releases[3], last[1]), (hessian, step), (hessian_sd, score_sd)
+    )
     strength = float(np.linalg.eigvalsh(hessian)[0]) / edge if edge > 0.0 else math.inf
     one_step = OneStepFit(
         initial=initial,
@@ -542,27 +553,38 @@ def last_moments(
     initial: InitialEstimate,
     moments: Floats,
     last: tuple[Any, float],
-    hessian: Floats,
-    step: Floats,
+    solved: tuple[Floats, Floats],
+    sds: tuple[float, float],
 ) -> tuple[Floats, float, FitMeasures]:
     """Return the meat of the clipped scores, the sd of its noise, and mean squares.
 
-    `last` is the release of the meat, or of squared residuals with the sum of what lies beyond their clip.
+    `last` is the release of the meat, or of squared residuals with the sum of what lies beyond their clip;
+    `solved` are the Hessian and the step, and `sds` those of the noise of the Hessian's diagonal and of the
+    scores. The meat and the squares are of residuals at the initial estimate, so ``step'H step`` is taken off
+    their mean square. Its noise is that of ``tr(meat)/tr(H)`` to first order in both traces, or that of the
+    squares less ``step'H step``. The mean square of the meat is weighted by the squared lengths of the rows,
+    for which ``step'H step`` is only about right: all of it is added to the sd.
 
     Where errors are taken to have equal variance, the meat is s2 H, s2 the mean of (clipped) squares of
     residuals at the initial estimate, less what the step takes of it.
     """
     p = queries.p
+    hessian, step = solved
+    hessian_sd, score_sd = sds
     theta = initial.theta + initial.unit * initial.whitening.T @ step
     if queries.options.robust:
         meat, sd = queries.mean_matrix(last[0])
         size = max(float(np.trace(hessian)), SMALLEST_TRACE)
-        residual = initial.unit**2 * float(np.trace(meat)) / size
-        noise = initial.unit**2 * math.sqrt(p) * sd / size
+        ratio = float(np.trace(meat)) / size
+        moved = max(float(step @ hessian @ step), 0.0)
+        residual = initial.unit**2 * (ratio - moved)
+        noise = initial.unit**2 * math.hypot(math.sqrt(p) * math.hypot(sd, ratio * hessian_sd) / size, moved)
     else:
         squares = (float(last[0].values[0]) + last[1]) / queries.n
         residual = squares - initial.unit**2 * float(step @ hessian @ step)
-        noise = float(last[0].scale) / queries.n
+        length = float(np.linalg.norm(step))
+        of_step = initial.unit**2 * length * math.hypot(2.0 * score_sd, length * hessian_sd)
+        noise = math.hypot(float(last[0].scale) / queries.n, of_step)
         sd = 0.0
     if math.isinf(queries.mu):
         ends = np.append(-theta, 1.0)
@@ -588,6 +610,7 @@ def fit_least_squares(queries: LeastSquaresQueries) -> OneStepFit:
     if math.isinf(queries.mu):
         initial = scale_initial_estimate(queries, initial) if queries.options.target == "robust" else initial
         return _converged(queries, initial, moments)
+    limit = response_limit(queries, moments, initial.edge / math.sqrt(2.0 * queries.p))
     initial = scale_initial_estimate(queries, initial)
     is_weak = initial.strength <= WEAK
     if is_weak:
@@ -595,7 +618,25 @@ def fit_least_squares(queries: LeastSquaresQueries) -> OneStepFit:
     has_own_clip = queries.options.target == "robust" or queries.options.rule is None
     if is_weak or has_own_clip or initial.noise > COARSE * initial.unit:
         initial = refine_initial_estimate(queries, initial)
-    return fit_one_step(queries, initial, moments, rewhitened=is_weak)
+    one_step = fit_one_step(queries, initial, moments, rewhitened=is_weak)
+    return replace(one_step, measures=one_step.measures.checked(limit))
+
+
+def response_limit(queries: LeastSquaresQueries, moments: Floats, sd: float) -> float:
+    """Return the mean square of the response about its mean, plus two sds of its noise.
+
+    Least squares leaves residuals of no larger mean square. `sd` is that of the noise of the diagonal of the
+    moments, where the response has its weight of the first release.
+    """
+    p = queries.p
+    total = float(moments[p, p])
+    size = (RESPONSE_WEIGHT * queries.reachable.radius) ** -2
+    ones = queries.ones
+    if ones is not None and (mass := float(ones @ moments[:p, :p] @ ones)) > 0.0:
+        mean = float(ones @ moments[:p, p]) / mass
+        total -= mean**2 * mass
+        size += mean**2 * float(ones @ ones)
+    return max(total, 0.0) + HIDDEN_SDS * sd * size
 
 
 def _converged(queries: LeastSquaresQueries, initial: InitialEstimate, moments: Floats) -> OneStepFit:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import betainc, ndtri, pdtr, stdtrit
+from scipy.special import betainc, pdtr, stdtrit
 
 from privinf.errors import ArgumentError
 from privinf.inference.intervals import Precision
@@ -174,11 +173,10 @@ class NormalObservation:
 
     def conf_int(self, alpha: float) -> Floats:
         """Return intervals of level ``1 - alpha``, shape (rows, 2)."""
-        variance = self.scatter.limit(alpha)
-        if self.scatter.noise > 0.0:  # the limit allows for the noise, and so do the degrees of freedom
-            half = np.hypot(self.precision.half_length(alpha), ndtri(alpha / 2.0) * math.sqrt(variance))
+        if self.scatter.noise > 0.0:  # its limit allows for noise, which the degrees of freedom count too
+            half = np.hypot(self.precision.half_length(alpha), self.scatter.half_length(alpha))
         else:
-            se = np.sqrt(np.square(self.precision.se) + variance)
+            se = np.sqrt(np.square(self.precision.se) + self.scatter.estimate)
             half = replace(self.precision, se=se).half_length(alpha)
         return np.column_stack([self.mean - half, self.mean + half])
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from scipy.special import ndtri
 
+from privinf.inference.estimate import upper_quantile
 from privinf.validation import check_fraction
 
 # A variance estimate of fewer sds of its noise is hidden. Above it, an estimate below half of the true
@@ -29,6 +30,8 @@ class NoisyVariance:
         Noise may make it negative.
     noise : float
         Sd of the noise.
+    df : float
+        Degrees of freedom of its sampling error; infinite for none.
 
     Notes
     -----
@@ -41,6 +44,11 @@ class NoisyVariance:
 
     estimate: float
     noise: float = 0.0
+    df: float = math.inf
+
+    def half_length(self, alpha: float) -> float:
+        """Return the half-length of an interval of level ``1 - alpha`` for an observation of known mean."""
+        return float(upper_quantile(alpha / 2.0, self.df)) * math.sqrt(self.limit(alpha))
 
     def limit(self, alpha: float) -> float:
         """Return the variance for intervals of new observations of level ``1 - alpha``."""

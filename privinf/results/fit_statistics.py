@@ -15,8 +15,9 @@ from privinf.results.wald import Inference
 from privinf.typing import Floats
 
 NO_VARIANCE = (
-    "the privacy noise hides the residual variance: its estimate is not positive, or is below two standard "
-    "errors of its noise. Use a larger budget, more rows or narrower bounds of the response"
+    "the privacy noise hides the residual variance: its estimate is not positive, is below two standard "
+    "errors of its noise, or exceeds the variance of the response. Use a larger budget, more rows or "
+    "narrower bounds of the response"
 )
 
 
@@ -120,10 +121,11 @@ class FitStatistics:
     def scatter(self) -> NoisyVariance | str:
         """Return the variance of an observation around its mean, or why there is none."""
         noise = self.inference.context.measure_noise.get("scale_noise", 0.0)
-        if self.inference.context.variance_hidden and noise > 0.0:
-            return NoisyVariance(estimate=HIDDEN_SDS * noise, noise=noise)
+        df = float(max(self.inference.nobs - self.inference.columns, 1))
+        if self.inference.context.variance_hidden:
+            return NoisyVariance(estimate=HIDDEN_SDS * noise, noise=noise, df=df)
         try:
-            return NoisyVariance(estimate=self.scale, noise=noise)
+            return NoisyVariance(estimate=self.scale, noise=noise, df=df)
         except NotAvailableError as reason:
             return f"they need the residual variance, and {reason}"
 

@@ -139,8 +139,8 @@ ALLOWED_BIAS = (
     "out."
 )
 HIDDEN_VARIANCE_NOTE = (
-    "Hidden residual variance: its estimate is below two standard errors of its noise ({:.3g}), so it and "
-    "R-squared are not available, and intervals of new observations use an upper limit."
+    "Hidden residual variance: the noise is too strong to estimate it, so it and R-squared are not "
+    "available, and intervals of new observations use an upper limit."
 )
 FLOORED_NOTE = (
     "The noise hides the residual variance: the sampling part of the standard errors is set to the smallest "
@@ -678,7 +678,7 @@ def _cautions(result: FittedResult) -> list[str]:
         if _floored(result):
             lines.append(FLOORED_NOTE)
         elif _has_moments(result) and result._context.variance_hidden:
-            lines.append(HIDDEN_VARIANCE_NOTE.format(result._context.measure_noise["scale_noise"]))
+            lines.append(HIDDEN_VARIANCE_NOTE)
         if "clipped_at" in result._context.settings:
             lines.append(CLIPPED_NOTE.format(result._context.settings["clipped_at"]))
     except NotAvailableError:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 QUARTILES = (0.25, 0.5, 0.75)
 ROWS_WITH_INTERVALS = ("mean", "std", "25%", "50%", "75%")  # rows of the table that have intervals
+ROWS_OF_DATES = ("mean", "25%", "50%", "75%")  # rows that are dates where a column is one
 SUMS_SHARE = 0.4  # share of a column's mu^2 for its sums; the rest is for its distribution function
 LEVEL_COLUMNS = ("count", "share", "low", "high")  # of the table of factors
 COMPLETE_COLUMN = (
@@ -185,8 +186,9 @@ class Description(PortableTable):
         places = check_digits(digits)
         rows: list[tuple[str, ...]] = []
         for name, term, *numbers in self.tidy().itertuples(index=False):
-            dated = name in self.dates and term in ROWS_WITH_INTERVALS
+            dated = name in self.dates and term in ROWS_OF_DATES
             estimate, low, high = (_date(x) if dated else f"{x:.{places}f}" for x in numbers)
+            term = f"{term} (days)" if name in self.dates and term == "std" else term
             rows.append((f"{name}, {term}", estimate, "" if math.isnan(numbers[1]) else f"[{low}, {high}]"))
         note = [privacy_note(self.privacy, f"{self.nobs:,}"), CLIPPED_COLUMNS]
         note += [f"{sentence(text)}" for _, text in self.cautions]
@@ -204,8 +206,9 @@ class Description(PortableTable):
         shown = self.table.astype(object)
         for name in self.dates:
             numbers = self.table[name]
-            shown[name] = [_date(x) if term in ROWS_WITH_INTERVALS else x for term, x in numbers.items()]
-            shown.loc["std", name] = f"{numbers['std']:.4g} days"
+            shown[name] = [_date(x) if term in ROWS_OF_DATES else x for term, x in numbers.items()]
+            if math.isfinite(numbers["std"]):
+                shown.loc["std", name] = f"{numbers['std']:.4g} days"
         return shown
 
     def __repr__(self) -> str:

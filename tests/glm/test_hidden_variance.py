@@ -8,6 +8,7 @@ import pytest
 
 import privinf as pi
 from privinf.errors import NotAvailableError
+from privinf.glm.least_squares import FitMeasures
 from privinf.inference.noisy_variance import NoisyVariance, is_hidden
 
 
@@ -61,6 +62,42 @@ def test_without_noise_nothing_is_added():
     r = pi.OLS.from_formula("los ~ age", skewed(1), schema=SCHEMA).fit(epsilon=math.inf)
     assert r.scale_noise == 0.0
     assert "Noise in" not in r.summary().as_text()
+
+
+def test_intervals_of_new_observations_allow_for_few_degrees_of_freedom():
+    from scipy.stats import t
+
+    scatter = NoisyVariance(estimate=4.0, noise=1e-9, df=18.0)
+    assert scatter.half_length(0.05) == pytest.approx(2.0 * t.ppf(0.975, 18), rel=1e-6)
+    rows = pd.DataFrame({"age": np.linspace(20.0, 90.0, 40)})
+    rows["los"] = 45.0 + 0.2 * rows.age + 20.0 * np.sin(np.arange(40.0))
+    r = pi.OLS.from_formula("los ~ age", rows, schema=SCHEMA).fit(epsilon=3000.0, delta=1e-6, rng=1)
+    frame = r.get_prediction({"age": [62.0]}).summary_frame()
+    assert r.scale_noise > 0.0
+    assert frame.obs_ci_upper[0] - frame["mean"][0] > t.ppf(0.975, 38) * math.sqrt(r.scale)
+
+
+def test_a_residual_variance_above_that_of_the_response_is_hidden():
+    measures = FitMeasures(0.5, 0.05, 0.1, 0.01)
+    assert measures.checked(0.4) is measures  # within two sds of its noise
+    hidden = measures.checked(0.3)
+    assert hidden.visible() == (None, None)
+    assert hidden.residual_floor == pytest.approx(0.3)
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
+def test_residuals_of_a_far_initial_estimate_are_not_the_residual_variance():
+    """A response of 0 and 1, and a rare value: the estimate was 4.6, the variance of the response is 0.2."""
+    from statsmodels.datasets import randhie
+
+    rows = randhie.load_pandas().data.sample(frac=1.0, replace=True, random_state=4)
+    rows["seen"] = (rows.mdvis > 0) * 1.0
+    schema = pi.Schema({"seen": (0, 1), "lncoins": (0, 5), "hlthp": (0, 1)})
+    model = pi.OLS.from_formula("seen ~ lncoins + hlthp", rows, schema=schema)
+    r = model.fit(epsilon=1.0, delta=1e-6, rng=4)
+    assert r._context.variance_hidden
+    with pytest.raises(NotAvailableError, match="exceeds the variance of the response"):
+        _ = r.scale
 
 
 @pytest.mark.parametrize("relative", [0.05, 0.2, 0.35, 0.5, 1.0, 3.0])

@@ -73,6 +73,17 @@ def test_a_description_shows_dates(admitted):
     assert mean in r.to_latex()
 
 
+def test_tables_for_papers_show_dates_and_deviations_in_days(admitted):
+    table, schema = admitted
+    lines = pi.stats.describe(table, columns=["admitted"], schema=schema, **SPENDING).to_latex().splitlines()
+    mean = next(line for line in lines if "admitted, mean" in line)
+    deviation = next(line for line in lines if "admitted, std (days)" in line)
+    assert table["admitted"].mean().strftime("%Y-%m-%d") in mean
+    assert float(deviation.split("&")[1]) == pytest.approx(
+        table["admitted"].std() / pd.Timedelta("1D"), abs=0.1
+    )
+
+
 def test_a_crosstab_of_three_columns_names_counts():
     data = pd.DataFrame({"a": ["x", "y"] * 50, "b": [0, 1] * 50, "c": [0, 1] * 50})
     schema = pi.Schema({"a": ["x", "y"], "b": (0, 1), "c": (0, 1)})
