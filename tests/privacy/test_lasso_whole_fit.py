@@ -23,7 +23,7 @@ from scipy.stats import rankdata
 import privinf as pi
 from privinf.accounting import Ledger, epsilon_to_rho
 from privinf.errors import UnchargedError
-from privinf.federation import TrustedServer
+from privinf.federation import TrustedServer, trusted
 from privinf.lasso import fit as sparse_fits
 from privinf.lasso import rows as lasso_rows
 from privinf.lasso import scores
@@ -37,6 +37,7 @@ from studies.audit import audit_mechanism
 # Delta is far above 1/n so that few fits audit it.
 pytestmark = pytest.mark.filterwarnings("ignore::privinf.errors.LargeDeltaWarning")
 N, P = 50, 5
+ASKED = trusted.total_and_sites  # of the sites themselves: `served` puts those of a server in its place
 SIGNS = np.array([1.0, -1.0, 1.0, -1.0, 1.0])
 Y_BOUNDS, FAR = (-3.0, 3.0), 1e3  # the response is cut at 8 times the width of its bounds
 EPSILON, DELTA = 6.0, 0.05
@@ -111,7 +112,7 @@ class Witness(TrustedServer):
         ]
         self.ratio, self.spent, self.sums = 0.0, 0.0, None
 
-    def _total(self, query, reach, asked):
+    def total_and_sites(self, query, reach, asked):
         op, args = catalogue.SITE_OPS[query.op], query.args
         self.sums = [op.function(block, args).reshape(reach.shape) for block in self.blocks]
         return self.sums[self.world], tuple(asked)
@@ -136,6 +137,9 @@ class Recorder(TrustedServer):
 
     kept = ()
 
+    def total_and_sites(self, query, reach, asked):
+        return ASKED(self._rounds, query, reach, asked)
+
     def vector_sum(self, *args, **options):
         self.kept.append(super().vector_sum(*args, **options))
         return self.kept[-1]
@@ -148,7 +152,7 @@ class Recorder(TrustedServer):
 class Replay(Recorder):
     """A server that asks nobody and releases what another one did."""
 
-    def _total(self, query, reach, asked):
+    def total_and_sites(self, query, reach, asked):
         return np.full(reach.shape, np.nan), tuple(asked)
 
     def vector_sum(self, *args, **options):
@@ -170,6 +174,7 @@ def served(kind, **attributes):
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(lasso_rows, "TrustedServer", server)
+        patched.setattr(trusted, "total_and_sites", lambda rounds, *asked: made[-1].total_and_sites(*asked))
         # A function of public numbers, and a third of the time of such a small fit.
         patched.setattr(scores, "clip_radii", functools.cache(scores.clip_radii))
         yield made
