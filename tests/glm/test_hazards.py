@@ -23,8 +23,10 @@ from privinf.errors import (
     SchemaError,
 )
 from privinf.federation import InProcessFederation, Site, SitePolicy
+from privinf.federation.secure.site import noisy_words
 from privinf.glm.hazards.results import _draw_notes, long_steps
 from privinf.mechanisms.rows import Rows
+from privinf.noise import SimulationNoise
 from privinf.results.notes import sentence
 
 SLOPES = {"group[T.b]": -0.5, "treated": 0.4, "age": 0.03}
@@ -248,6 +250,56 @@ def test_arrays_of_sites(trust):
     fit = model.fit(**SPEND)
     assert list(fit.names) == ["treated", "age"]
     assert (np.abs(fit.params - [0.4, 0.03]) < 6.0 * fit.bse).all()
+
+
+def hospitals(frame):
+    """Return a model of masked sums of three hospitals, and one of all rows at one trusted place."""
+    named = frame.assign(hospital=np.array(["x", "y", "z"], dtype=object)[np.arange(len(frame)) % 3])
+    sites = {
+        name: (part["time"], part[["treated", "age", "event"]]) for name, part in named.groupby("hospital")
+    }
+    options = {"status": "event", "bounds": {"treated": (0, 1), "age": (20, 90)}, "horizon": 2.0}
+    masked = pi.PHReg.from_arrays(sites, trust="secure-sum", **options)
+    everyone = {"all": (frame["time"], frame[["treated", "age", "event"]])}
+    return masked, pi.PHReg.from_arrays(everyone, trust="server", **options)
+
+
+@pytest.fixture
+def site_noise(monkeypatch):
+    """Noise of each site in each masked sum, in the order of the sums; the sums stay what they are."""
+    found = {}
+
+    def kept(steps, terms, name):
+        words = noisy_words(steps, terms, name)
+        found.setdefault(name, []).append((words.view(np.int64) - steps) * terms.grid)
+        return words
+
+    monkeypatch.setattr("privinf.federation.site.noisy_words", kept)
+    return found
+
+
+def test_masked_sums_without_noise_have_the_coefficients_of_the_pooled_table(site_noise):
+    masked, pooled = (model.fit(epsilon=math.inf) for model in hospitals(table(6_000)))
+    assert masked.options["Sites"].startswith("3")
+    assert len(site_noise) == 3
+    assert not any(noise.any() for sums in site_noise.values() for noise in sums)
+    np.testing.assert_allclose(masked.params, pooled.params, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(masked.bse, pooled.bse, rtol=0.0, atol=1e-8)
+
+
+def test_masked_sums_with_the_noise_of_a_pooled_fit_have_its_coefficients(site_noise, monkeypatch):
+    """Not to 1e-8: sites cut the numbers of a record to about 2^-20 of their bound. Errors are those of draws."""
+    spend = {"mu": 0.84, "delta": 1e-6, "rng": 0}
+    masked, pooled = hospitals(table(6_000))
+    by_sites = masked.fit(**spend)
+    other = pooled.fit(**spend)
+    assert (np.abs(by_sites.params - other.params) > 0.01 * other.bse).any()
+    totals = iter([sum(parts) for parts in zip(*site_noise.values(), strict=True)])
+    monkeypatch.setattr(SimulationNoise, "perturb", lambda self, values, scale: values + next(totals))
+    same = pooled.fit(**spend)
+    assert next(totals, None) is None
+    assert (np.abs(by_sites.params - same.params) < 1e-4 * same.bse).all()
+    np.testing.assert_allclose(by_sites.bse, same.bse, rtol=0.05)
 
 
 def test_a_file_is_the_table_that_it_holds(tmp_path):
