@@ -288,7 +288,7 @@ def test_masked_sums_without_noise_have_the_coefficients_of_the_pooled_table(sit
 
 
 def test_masked_sums_with_the_noise_of_a_pooled_fit_have_its_coefficients(site_noise, monkeypatch):
-    """Not to 1e-8: sites cut the numbers of a record to about 2^-20 of their bound. Errors are those of draws."""
+    """Not to 1e-8: sites cut the numbers of a record to about 2^-20 of their bound; errors are of draws."""
     spend = {"mu": 0.84, "delta": 1e-6, "rng": 0}
     masked, pooled = hospitals(table(6_000))
     by_sites = masked.fit(**spend)

@@ -3,8 +3,8 @@
     python -m venv /tmp/lifelines && /tmp/lifelines/bin/pip install lifelines==0.30.3
     PYTHONPATH=tests/survival /tmp/lifelines/bin/python tests/survival/make_lifelines.py
 
-privinf does not depend on lifelines: this script imports no privinf, and `test_lifelines` no lifelines. The file names
-the version that made it.
+privinf does not depend on lifelines: this script imports no privinf, and `test_lifelines` no lifelines. The
+file names the version that made it.
 """
 
 from __future__ import annotations

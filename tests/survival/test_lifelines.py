@@ -65,7 +65,9 @@ def test_log_rank_tests(curve, weights):
 
 def test_coxs_regression_at_16_intervals():
     rows = people().assign(b=lambda table: (table["arm"] == "b").astype(float))
-    schema = pi.Schema({"months": (0, HORIZON), "died": (0, 1), "age": (40, 90), "treated": (0, 1), "b": (0, 1)})
+    schema = pi.Schema(
+        {"months": (0, HORIZON), "died": (0, 1), "age": (40, 90), "treated": (0, 1), "b": (0, 1)}
+    )
     formula = "months ~ " + " + ".join(COLUMNS)
     model = pi.PHReg.from_formula(formula, rows, status="died", schema=schema, intervals=16)
     fit = model.fit(**NONE)
