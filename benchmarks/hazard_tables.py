@@ -498,7 +498,7 @@ SILENT = """
 ### Settings that miss without a warning
 
 These settings are not harmless, and fewer than half of their fits warn. Slopes are the coverage and the mean error of each
-slope, in standard errors of the fit.
+slope, in standard errors of the fit. [Why they miss](hazard_targets.md), and why no diagnostic tells, is on another page.
 
 | table | rows | epsilon | warned | slopes: coverage (error) |
 |---|---|---|---|---|

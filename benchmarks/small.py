@@ -56,6 +56,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "proportional_hazards": ("2 --fresh", "MODEL_FITS, FOLLOWED_FITS, LARGE_FITS, OTHER_FITS = 1, 2, 1, 1"),
     "hazard_tables": ("1 --only mixed", ""),
     "hazard_layers": ("1", ""),
+    "hazard_targets": ("1", ""),
     "hazard_scores": ("2", ""),
     "hazard_plans": ("2", "BIG = 4_000"),
     "margins": ("--fits 2", ""),
