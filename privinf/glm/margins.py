@@ -325,6 +325,35 @@ class MarginalEffects:
         ArgumentError
             An argument is invalid.
         """
+        return self._paper_table(alpha, digits).to_latex(caption, label)
+
+    @refuses(TEXT_ONLY)
+    def to_html(self, *, alpha: float = 0.05, digits: int = 3, caption: str | None = None) -> str:
+        """Return the same table as `to_latex` in HTML, with the note below the table.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence level of the intervals.
+        digits : int
+            Number of digits after the decimal point, at most 15.
+        caption : str, optional
+            Title above the table.
+
+        Returns
+        -------
+        str
+            HTML text of the table.
+
+        Raises
+        ------
+        ArgumentError
+            An argument is invalid.
+        """
+        return self._paper_table(alpha, digits).to_html(caption)
+
+    def _paper_table(self, alpha: float, digits: int) -> PaperTable:
+        """Return the cells and the note of a table for a paper."""
         places = check_digits(digits)
         cells = np.column_stack(
             [self.margeff, self.margeff_se, self.conf_int(check_fraction(alpha, "alpha"))]
@@ -339,12 +368,11 @@ class MarginalEffects:
         if self.response_level is not None:
             on = PROBABILITY.format(self.response, self.response_level)
         note = f"{self.model}, marginal effects on {on}, {of if self.at != 'zero' else 'at 0'}."
-        table = PaperTable(
+        return PaperTable(
             header=("", LABELS[self.method], "Std. error", f"{100 * (1 - alpha):g}% interval"),
             rows=rows,
             note=" ".join([note, privacy_note(self.report, self.records), ERRORS, *self.remarks.sentences]),
         )
-        return table.to_latex(caption, label)
 
     def __repr__(self) -> str:
         return str(self.summary())

@@ -12,7 +12,7 @@ import pandas as pd
 
 from privinf.accounting import PrivacyReport
 from privinf.accounting.report import rounded_up
-from privinf.error_boundary import POSITIONAL, error_boundary, refuses
+from privinf.error_boundary import POSITIONAL, error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.export import Export, caution_kinds
 from privinf.results.fitted import FittedResult
@@ -97,6 +97,78 @@ class PaperTable:
             lines.append(f'<tr><th scope="row">{html.escape(name)}</th>{entries}</tr>')
         foot = f'<tr><td colspan="{len(self.header)}">{html.escape(self.note)}</td></tr>'
         return "\n".join([*lines, "</tbody>", f"<tfoot>{foot}</tfoot>", "</table>"])
+
+
+@error_boundaries
+class PortablePaperTable:
+    """A result that is one table of a paper, in LaTeX and in HTML; its class has `_paper_table`."""
+
+    __slots__ = ()
+
+    @refuses(TEXT_ONLY)
+    def to_latex(
+        self, *, digits: int | None = None, caption: str | None = None, label: str | None = None
+    ) -> str:
+        """Return a LaTeX table for a paper, which needs the packages booktabs and threeparttable.
+
+        Parameters
+        ----------
+        digits : int, optional
+            Number of digits after the decimal point, at most 15. By default it is the same as in the summary,
+            and 2 in tables of `pi.stats.describe`.
+        caption, label : str, optional
+            Caption and LaTeX label of the table.
+
+        Returns
+        -------
+        str
+            LaTeX code of the table: estimates with their intervals, standard errors where the result has
+            them, and p-values of pairs. The note below the table states the test, the effect sizes, epsilon,
+            delta, the unit of privacy and the number of records. The note also states whether intervals hold
+            jointly, and contains the warnings and the kinds of cautions of the result.
+
+        Raises
+        ------
+        ArgumentError
+            Raised if an argument is invalid.
+
+        Notes
+        -----
+        **Privacy.** Costs nothing: it uses only released numbers.
+        """
+        return self._paper_table(None if digits is None else check_digits(digits)).to_latex(caption, label)
+
+    @refuses(TEXT_ONLY)
+    def to_html(self, *, digits: int | None = None, caption: str | None = None) -> str:
+        """Return the same table as `to_latex` in HTML, with the note below the table.
+
+        Parameters
+        ----------
+        digits : int, optional
+            Number of digits after the decimal point, at most 15. By default it is the same as in the summary,
+            and 2 in tables of `pi.stats.describe`.
+        caption : str, optional
+            Title above the table.
+
+        Returns
+        -------
+        str
+            HTML text of the table.
+
+        Raises
+        ------
+        ArgumentError
+            Raised if an argument is invalid.
+
+        Notes
+        -----
+        **Privacy.** Costs nothing: it uses only released numbers.
+        """
+        return self._paper_table(None if digits is None else check_digits(digits)).to_html(caption)
+
+    def _paper_table(self, digits: int | None) -> PaperTable:
+        """Return the cells and the note; numbers as in the summary where `digits` is None."""
+        raise NotImplementedError
 
 
 class RatioFrame(pd.DataFrame):

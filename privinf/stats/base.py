@@ -14,7 +14,7 @@ import numpy as np
 
 from privinf.accounting import Ledger, PrivacyReport
 from privinf.completeness import CompleteRows
-from privinf.error_boundary import error_boundaries, refuses, warn
+from privinf.error_boundary import error_boundaries, warn
 from privinf.errors import (
     ArgumentError,
     ChangedTargetWarning,
@@ -42,7 +42,7 @@ from privinf.results.notes import (
     ranked,
     sentence,
 )
-from privinf.results.paper_table import ERRORS, TEXT_ONLY, PaperTable, check_digits, privacy_note
+from privinf.results.paper_table import ERRORS, PaperTable, PortablePaperTable, privacy_note
 from privinf.results.rendering import (
     PrivateSummary,
     PvalueBound,
@@ -525,7 +525,7 @@ class NullTest:
 
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class StatResult(PortableTest):
+class StatResult(PortableTest, PortablePaperTable):
     """Result of a test or of an estimate, from one noisy release.
 
     Attributes
@@ -754,38 +754,8 @@ class StatResult(PortableTest):
         column = self._pvalue_column
         return summary if column is None else summary.with_column(column)
 
-    @refuses(TEXT_ONLY)
-    def to_latex(
-        self, *, digits: int | None = None, caption: str | None = None, label: str | None = None
-    ) -> str:
-        """Return a LaTeX table for a paper, which needs the packages booktabs and threeparttable.
-
-        Parameters
-        ----------
-        digits : int, optional
-            Number of digits after the decimal point, at most 15. By default it is the same as in the summary.
-        caption, label : str, optional
-            Caption and LaTeX label of the table.
-
-        Returns
-        -------
-        str
-            LaTeX code of the table: estimates, standard errors and intervals, and for pairs p-values. The
-            note below the table states the test, the effect sizes, epsilon, delta, the unit of privacy and
-            the number of records. The note also states whether intervals hold jointly, and contains the
-            warnings and the kinds of cautions of the result.
-
-        Raises
-        ------
-        ArgumentError
-            Raised if an argument is invalid.
-
-        Notes
-        -----
-        **Privacy.** Costs nothing: it uses only released numbers.
-        """
-        places = None if digits is None else check_digits(digits)
-        shown = self._shown_number if places is None else f"{{:.{places}f}}".format
+    def _paper_table(self, digits: int | None) -> PaperTable:
+        shown = self._shown_number if digits is None else f"{{:.{digits}f}}".format
         rows: list[tuple[str, ...]] = [
             (name, shown(estimate), shown(error), f"[{shown(low)}, {shown(high)}]")
             for name, estimate, error, low, high in self.rows
@@ -807,7 +777,7 @@ class StatResult(PortableTest):
         note += [item.text for item in self._notes if item.rank == "must-read"]
         cautions = [(caution_kind(category), text) for category, text in self.cautions]
         note += [f"Cautions: {caution_kinds(cautions)}."] if cautions else []
-        return PaperTable(header=tuple(header), rows=rows, note=" ".join(note)).to_latex(caption, label)
+        return PaperTable(header=tuple(header), rows=rows, note=" ".join(note))
 
     @property
     def _pvalue_column(self) -> SummaryColumn | None:

@@ -20,7 +20,7 @@ from privinf.mechanisms.samples import SampleQuery, check_columns
 from privinf.notebook import html_frame
 from privinf.results.export import PortableTable
 from privinf.results.notes import COMPLETE_SAMPLE_TARGET, sentence
-from privinf.results.paper_table import TEXT_ONLY, PaperTable, check_digits, privacy_note
+from privinf.results.paper_table import PaperTable, PortablePaperTable, privacy_note
 from privinf.schema import Factor, Schema
 from privinf.schema.declared import DAYS, as_dates, checked_names
 from privinf.stats.base import Cautions, SampleOptions, check_level, of_imputation, request_columns
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 QUARTILES = (0.25, 0.5, 0.75)
 ROWS_WITH_INTERVALS = ("mean", "std", "25%", "50%", "75%")  # rows of the table that have intervals
 ROWS_OF_DATES = ("mean", "25%", "50%", "75%")  # rows that are dates where a column is one
+PAPER_DIGITS = 2  # digits after the point in tables for papers
 SUMS_SHARE = 0.4  # share of a column's mu^2 for its sums; the rest is for its distribution function
 LEVEL_COLUMNS = ("count", "share", "low", "high")  # of the table of factors
 COMPLETE_COLUMN = (
@@ -60,7 +61,7 @@ def _no_levels() -> pd.DataFrame:
 
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class Description(PortableTable):
+class Description(PortableTable, PortablePaperTable):
     """Result of `describe`: means and quartiles of numeric columns, and shares of the levels of factors.
 
     Attributes
@@ -156,34 +157,8 @@ class Description(PortableTable):
         rows += [(cell[0], Labels.SHARE.format(name=cell[1]), *numbers[1:]) for cell, numbers in shares]
         return pd.DataFrame(rows, columns=["column", "term", "estimate", "conf_low", "conf_high"])
 
-    @refuses(TEXT_ONLY)
-    def to_latex(self, *, digits: int = 2, caption: str | None = None, label: str | None = None) -> str:
-        """Return a LaTeX table for a paper, which needs the packages booktabs and threeparttable.
-
-        Parameters
-        ----------
-        digits : int
-            Number of digits after the decimal point, at most 15.
-        caption, label : str, optional
-            Caption and LaTeX label of the table.
-
-        Returns
-        -------
-        str
-            LaTeX code of a table with one row for each column and statistic, with its interval, and one row
-            for each level of a factor, with its share. The note below the table states epsilon, delta, the
-            unit of privacy and the number of records.
-
-        Raises
-        ------
-        ArgumentError
-            Raised if an argument is invalid.
-
-        Notes
-        -----
-        **Privacy.** Costs nothing: it uses only released numbers.
-        """
-        places = check_digits(digits)
+    def _paper_table(self, digits: int | None) -> PaperTable:
+        places = PAPER_DIGITS if digits is None else digits
         rows: list[tuple[str, ...]] = []
         for name, term, *numbers in self.tidy().itertuples(index=False):
             dated = name in self.dates and term in ROWS_OF_DATES
@@ -192,12 +167,11 @@ class Description(PortableTable):
             rows.append((f"{name}, {term}", estimate, "" if math.isnan(numbers[1]) else f"[{low}, {high}]"))
         note = [privacy_note(self.privacy, f"{self.nobs:,}"), CLIPPED_COLUMNS]
         note += [f"{sentence(text)}" for _, text in self.cautions]
-        table = PaperTable(
+        return PaperTable(
             header=("", "Estimate", f"{100 * self.confidence_level:g}% interval"),
             rows=rows,
             note=" ".join(note),
         )
-        return table.to_latex(caption, label)
 
     def _shown(self) -> pd.DataFrame:
         """Return the table with dates in the place of days since 1970-01-01."""

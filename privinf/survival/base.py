@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from privinf.accounting import PrivacyReport
 from privinf.completeness import CompleteRows
-from privinf.error_boundary import error_boundaries, refuses
+from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, LargeDeltaWarning, PrivinfError, StorageError
 from privinf.results.export import caution_kind
 from privinf.results.notes import Note, sentence
-from privinf.results.paper_table import ERRORS, TEXT_ONLY, PaperTable, check_digits, privacy_note
+from privinf.results.paper_table import ERRORS, PaperTable, PortablePaperTable, privacy_note
 from privinf.results.rendering import PrivateSummary, SummaryColumn
 from privinf.results.summary import large_delta, number
 from privinf.storage.checksummed import save_text
@@ -28,7 +28,7 @@ OTHER_RESULT = "the file {} contains {}, not {}: load it with the class {}"
 
 
 @error_boundaries
-class ReleasedSurvival:
+class ReleasedSurvival(PortablePaperTable):
     """A result that is computed from one release of a survival analysis, and nothing else.
 
     A class has ``release``, ``confidence_level``, `_notes`, `_view` and `_from_view`.
@@ -174,36 +174,8 @@ class ReleasedSurvival:
 
     # ---- tables for papers
 
-    @refuses(TEXT_ONLY)
-    def to_latex(
-        self, *, digits: int | None = None, caption: str | None = None, label: str | None = None
-    ) -> str:
-        """Return the summary's rows as a table for a paper; it needs LaTeX's booktabs and threeparttable.
-
-        Parameters
-        ----------
-        digits : int, optional
-            Digits after the point, at most 15; default: as in the summary.
-        caption, label : str, optional
-            Caption and LaTeX label of the table.
-
-        Returns
-        -------
-        str
-            LaTeX code of the table. The note below the table states the test, epsilon, delta, the unit of
-            privacy, the number of records, and the notes that must be read.
-
-        Raises
-        ------
-        ArgumentError
-            An argument is invalid.
-
-        Notes
-        -----
-        **Privacy.** Costs nothing: it uses only released numbers.
-        """
-        places = None if digits is None else check_digits(digits)
-        shown = shown_number if places is None else f"{{:.{places}f}}".format
+    def _paper_table(self, digits: int | None) -> PaperTable:
+        shown = shown_number if digits is None else f"{{:.{digits}f}}".format
         rows: list[tuple[str, ...]] = []
         for name, estimate, error, low, high in self._paper_rows():
             cells = ["-" if value != value else shown(value) for value in (estimate, error)]
@@ -218,7 +190,7 @@ class ReleasedSurvival:
         if (column := self._pvalue_column) is not None:
             heads.insert(3, "p-value")
             rows = [(*row[:3], cell, *row[3:]) for row, cell in zip(rows, column.cells, strict=True)]
-        return PaperTable(header=tuple(heads), rows=rows, note=" ".join(note)).to_latex(caption, label)
+        return PaperTable(header=tuple(heads), rows=rows, note=" ".join(note))
 
     @property
     def _interval_name(self) -> str:

@@ -20,8 +20,20 @@ from privinf.inference.estimate import Estimate
 from privinf.results import Results
 from privinf.results.context import Context
 from privinf.results.paper_table import RatioFrame
+from privinf.results.rendering import latex
 
 NAMES = ("Intercept", "age & sex", "log_income")
+
+
+def assert_same_table(text, page):
+    """Fail unless every cell and the note of an HTML table are in the LaTeX table, in the same order."""
+    root = ET.fromstring(page)
+    place = 0
+    for cell in (*root.iter("th"), *root.iter("td")):
+        assert latex(cell.text or "") in text
+    for row in root.find("tbody").iter("tr"):
+        line = " & ".join(latex(cell.text or "") for cell in row)
+        place = text.index(line, place)
 
 
 @pytest.fixture
@@ -83,6 +95,8 @@ def test_ratios_effects_and_descriptions_are_tables_for_papers():
     margins = fit.get_margeff("mean")
     description = pi.stats.describe(rows, schema=schema, mu=1.0, rng=0, confidence_level=0.9)
     effects, described = margins.to_latex(alpha=0.1, digits=4), description.to_latex()
+    assert_same_table(effects, margins.to_html(alpha=0.1, digits=4))
+    assert_same_table(described, description.to_html())
     slope, error = margins.summary_frame().loc["age"].iloc[:2]
     assert f"age & {slope:.4f} & {error:.4f} & [" in effects
     assert "at the mean of the columns" in effects
@@ -212,8 +226,15 @@ def test_a_test_is_a_table_with_its_statistic_in_the_note():
     assert f"epsilon = {rounded_up(test.privacy.epsilon(), 4)}, delta = 1e-06" in text
     assert "n = 500" in text
     assert "NOT PRIVATE" in text
-    with pytest.raises(ArgumentError, match="digits"):
-        test.to_latex(digits=16)
+    page = test.to_html(caption="Means & more", digits=2)
+    assert "<caption>Means &amp; more</caption>" in page
+    assert_same_table(text, page)
+    assert_same_table(test.pairwise().to_latex(), test.pairwise().to_html())
+    for method in (test.to_latex, test.to_html):
+        with pytest.raises(ArgumentError, match="digits"):
+            method(digits=16)
+        with pytest.raises(ArgumentError, match="no path"):
+            method("table.txt")
 
 
 def test_a_table_of_counts_has_one_decimal_and_its_target():

@@ -621,6 +621,13 @@ def test_results_are_tables_for_papers(fitted):
     test = fitted.logrank().to_latex()
     assert "hazard ratio, b to a" in test
     assert "statistic =" in test
+    pages = fitted.to_html(digits=2, caption="Survival & more"), fitted.logrank().to_html()
+    assert "<caption>Survival &amp; more</caption>" in pages[0]
+    assert pages[0].count('<th scope="row">') == text.split(r"\midrule")[1].count(r"\\")
+    for page in pages:
+        assert "Differential privacy: epsilon = 1" in page
+    assert "hazard ratio, b to a" in pages[1]
+    assert "statistic =" in pages[1]
 
 
 def test_the_plot_has_steps_bands_and_numbers_at_risk(fitted):
