@@ -7,7 +7,9 @@ Numbers get noisy distribution functions (`privinf.inference.quantiles.range_sea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,7 +34,7 @@ from privinf.mechanisms.distribution import CellCounts, NoisyLevels, OpenColumns
 from privinf.mechanisms.gaussian import Spending
 from privinf.mechanisms.rows import Rows
 from privinf.progress import progress_bar, step
-from privinf.schema import Factor, Numeric
+from privinf.schema import Factor, Numeric, Schema
 from privinf.schema.declared import Declaration, checked_names
 from privinf.typing import Calibration, ColumnKind, RngLike, SourceName, SpendingOptions, Table
 from privinf.validation import check_count, check_fraction, columns_phrase
@@ -53,6 +55,15 @@ BEYOND_ALL_BOUNDS = (
     "because the search ends at 2^43; divide the column by a power of ten, or declare its "
     "bounds in the schema"
 )
+# Bounds of a column with codes of missing values while its own bounds are sought: nothing is clipped to them.
+UNBOUNDED = (-1e300, 1e300)
+CODES_BY_COLUMN = (
+    "missing_codes= must be a mapping from columns to lists of their codes, as in missing_codes={'sbp': [-9]}"
+)
+CODES_OF_OTHERS = (
+    "missing_codes= names {}, which {} not among the columns whose bounds or levels are sought: add the "
+    "names to columns=, or leave them out"
+)
 
 
 @error_boundary
@@ -69,6 +80,7 @@ def find_bounds(
     rare: float = 0.01,
     unit: str | None = None,
     max_rows: int = 1,
+    missing_codes: Mapping[str, Sequence[Any]] | None = None,
     calibration: Calibration | None = None,
     source: SourceName | None = None,
     ledger: Ledger | None = None,
@@ -108,6 +120,10 @@ def find_bounds(
         `max_rows`).
     max_rows : int
         Largest number of rows of one person.
+    missing_codes : mapping of str to sequence, optional
+        Public codes of missing values by column, such as ``{"sbp": [-9]}``. These values are left out of the
+        search, and the returned schema declares them. With this argument, other missing values of numeric
+        columns are left out too.
     calibration : {"exact", "classic"}, optional
         How the noise is computed from `epsilon` and `delta`. The choice "exact" (default) is the exact
         calibration of Gaussian noise. The choice "classic" is the textbook formula; use it only to reproduce
@@ -137,7 +153,8 @@ def find_bounds(
         stream, which can be read only once. Nothing was spent, and no row was counted.
     SchemaError, ArgumentError
         Raised if a column is absent, has missing or infinite values, or has numbers among texts. The error is
-        also raised if levels are requested without `delta`.
+        also raised if levels are requested without `delta`, or if `missing_codes` has another form or names
+        other columns.
     BudgetExceededError
         Raised if the release would exceed the limit of the ledger. A ledger with a limit also refuses a
         release of levels, because the limit cannot include the delta of such a release.
@@ -170,6 +187,10 @@ def find_bounds(
     common level in two cases: if their total share is below `rare`, or if their total count is not larger
     than the noise.
 
+    With `missing_codes`, rows without a value of a numeric column are one more cell of its distribution
+    functions, and the estimated number of the other rows replaces n. A code of a text column is released like
+    a level, and its count is then subtracted.
+
     A table that is not in memory is usually read three times, and at most four times. For each text column it
     is read one more time.
 
@@ -200,8 +221,13 @@ def find_bounds(
     max_rows = check_count(max_rows, "max_rows")
     budget = Spending.from_options(options.spending(), ledger)
     named = None if columns is None else checked_names(columns)
-    table = table_rows(rows, None if named is None else [*named, *([] if unit is None else [unit])])
+    table = table_rows(
+        rows,
+        None if named is None else [*named, *([] if unit is None else [unit])],
+        missing="raise" if missing_codes is None else "drop",
+    )
     kinds = _kinds(column_kinds(table, named), named)
+    codes = _missing_codes(missing_codes, kinds)
     texts = [name for name, kind in kinds.items() if kind == "levels"]
     event = _unseen(budget, len(texts), len(kinds), grouped=unit is not None)
     part = 1.0 / len(kinds)
@@ -213,8 +239,11 @@ def find_bounds(
     budget.ledger.check(losses)
     bar = progress_bar(progress, "search for bounds", unit="pass")
     with bar, charged_for(f"find_bounds: {', '.join(kinds)}"):
-        searches = _Searches(OpenColumns(table, numbers, unit=unit, max_rows=max_rows), numbers, shares[0])
-        labels = {name: _opened(table, name) for name in texts}
+        coded = None if missing_codes is None or not numbers else _coded_schema(numbers, codes)
+        opened = OpenColumns(table, numbers, schema=coded, unit=unit, max_rows=max_rows)
+        searches = _Searches(opened, numbers, shares[0])
+        complete_texts = replace(table, missing="raise")
+        labels = {name: _opened(complete_texts, name) for name in texts}
         n = _same({*searches.counted(), *(column.n for column in labels.values())})
         _check_signal(n / max_rows, column_mu, len(kinds))
         ranges, entries = searches.released(part, budget)
@@ -223,11 +252,11 @@ def find_bounds(
             if name in labels:
                 noisy_levels, recorded = labels[name].levels(part, event, budget, LABEL)
                 entries += recorded
-                declarations[name] = _pooled(name, noisy_levels, shares[1])
+                declarations[name] = _pooled(name, noisy_levels, shares[1], codes.get(name, ()))
             else:
                 column_range = _checked(name, ranges[name], shares[0])
                 declarations[name] = (
-                    Numeric(column_range.low, column_range.high),
+                    Numeric(column_range.low, column_range.high, missing_codes=codes.get(name, ())),
                     [
                         column_range.low,
                         column_range.high,
@@ -246,6 +275,37 @@ def find_bounds(
         max_rows=max_rows,
         privacy=PrivacyReport.from_entries(entries, budget.ledger, delta=budget.delta, nobs=n),
     )
+
+
+def _missing_codes(
+    codes: Mapping[str, Sequence[Any]] | None, kinds: Mapping[str, ColumnKind]
+) -> dict[str, tuple[Any, ...]]:
+    """Return the checked codes of missing values by column."""
+    if codes is None:
+        return {}
+    if not isinstance(codes, Mapping):
+        raise ArgumentError(CODES_BY_COLUMN)
+    if others := [name for name in codes if name not in kinds]:
+        raise ArgumentError(
+            CODES_OF_OTHERS.format(", ".join(map(repr, others)), "is" if len(others) == 1 else "are")
+        )
+    return {name: _checked_codes(name, kinds[name], listed) for name, listed in codes.items()}
+
+
+def _checked_codes(name: str, kind: ColumnKind, codes: Any) -> tuple[Any, ...]:
+    """Return codes as a column declares them; SchemaError if they are not a list of its type."""
+    try:
+        if kind == "number":
+            return Numeric(*UNBOUNDED, missing_codes=codes).missing_codes
+        free = {name for name in map(str, range(len(codes) + 2)) if name not in codes}
+        return Factor(tuple(sorted(free)), missing_codes=codes).missing_codes
+    except SchemaError as error:
+        raise SchemaError(f"column {name!r}: {error}") from None
+
+
+def _coded_schema(numbers: Sequence[str], codes: Mapping[str, tuple[Any, ...]]) -> Schema:
+    """Return the declaration of numeric columns with codes of missing values, before they have bounds."""
+    return Schema({name: Numeric(*UNBOUNDED, missing_codes=codes.get(name, ())) for name in numbers})
 
 
 def _opened(table: Rows, name: str) -> OpenLabels:
@@ -331,8 +391,24 @@ def _unseen(budget: Spending, texts: int, columns: int, *, grouped: bool) -> flo
     return min(remaining)
 
 
-def _pooled(name: str, noisy_levels: NoisyLevels, rare: float) -> tuple[Factor, list[float]]:
+def _without_codes(noisy_levels: NoisyLevels, codes: Sequence[Any]) -> NoisyLevels:
+    """Return the levels that are not codes of missing values, with the estimated number of their rows."""
+    is_code = np.isin(noisy_levels.labels, list(codes))
+    missing = max(float(noisy_levels.counts[is_code].sum()), 0.0)
+    return replace(
+        noisy_levels,
+        labels=tuple(label for label in noisy_levels.labels if label not in codes),
+        counts=noisy_levels.counts[~is_code],
+        n=max(noisy_levels.n - round(missing), 1),
+    )
+
+
+def _pooled(
+    name: str, noisy_levels: NoisyLevels, rare: float, codes: Sequence[Any]
+) -> tuple[Factor, list[float]]:
     """Return the retained levels, and the share that may be pooled; see `find_bounds`."""
+    shown_codes = sum(label in codes for label in noisy_levels.labels)
+    noisy_levels = _without_codes(noisy_levels, codes) if codes else noisy_levels
     common = [
         at for at in range(len(noisy_levels.labels)) if noisy_levels.counts[at] >= rare * noisy_levels.n
     ]
@@ -340,7 +416,7 @@ def _pooled(name: str, noisy_levels: NoisyLevels, rare: float) -> tuple[Factor, 
         smallest_count = max(noisy_levels.threshold, rare * noisy_levels.n)
         warn(NO_COMMON_LEVEL.format(name, smallest_count), ChangedTargetWarning)
         if not noisy_levels.labels:
-            return Factor((POOLED_LEVEL, ANOTHER), other=POOLED_LEVEL), [
+            return Factor((POOLED_LEVEL, ANOTHER), other=POOLED_LEVEL, missing_codes=tuple(codes)), [
                 math.nan,
                 math.nan,
                 rare,
@@ -350,7 +426,7 @@ def _pooled(name: str, noisy_levels: NoisyLevels, rare: float) -> tuple[Factor, 
             ]
         common = [int(np.argmax(noisy_levels.counts))]
     pooled_count = noisy_levels.n - float(noisy_levels.counts[common].sum())
-    slack = 2.0 * noisy_levels.sd * math.sqrt(len(common))
+    slack = 2.0 * noisy_levels.sd * math.sqrt(len(common) + shown_codes)
     labels = [noisy_levels.labels[at] for at in common]
     largest = int(np.argmax(noisy_levels.counts[common]))
     pool_level = labels[largest]
@@ -363,7 +439,7 @@ def _pooled(name: str, noisy_levels: NoisyLevels, rare: float) -> tuple[Factor, 
         pool_level = POOLED_LEVEL if labels != [POOLED_LEVEL] else ANOTHER
         moves = 0.0
         labels += [] if pool_level in labels else [pool_level]
-    return Factor(tuple(labels), other=pool_level), [
+    return Factor(tuple(labels), other=pool_level, missing_codes=tuple(codes)), [
         math.nan,
         math.nan,
         rare,

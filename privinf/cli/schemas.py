@@ -59,6 +59,7 @@ class SuggestOptions(TypedDict):
     unit: str | None
     max_rows: int
     clip: float | None
+    missing_codes: tuple[str, ...]
     epsilon: float | None
     delta: float | None
     mu: float | None
@@ -99,6 +100,16 @@ def schema_group() -> None:
         f"Share of rows that may be outside the bounds that are found; only with --epsilon. Default: {CLIP}."
     ),
 )
+@click.option(
+    "--missing-code",
+    "missing_codes",
+    multiple=True,
+    metavar="COLUMN=CODE",
+    help=(
+        "Column and a public code of missing values in it, such as sbp=-9; the search leaves these values "
+        "out. May be given several times; only with --epsilon."
+    ),
+)
 @spending_options
 @click.option(
     "--ledger", "ledger_file", type=NEW_FILE, help="File of the budget ledger to charge; only with --epsilon."
@@ -127,10 +138,12 @@ def suggest_command(**options: Unpack[SuggestOptions]) -> None:
     bought = any(options[word] is not None for word in ("epsilon", "mu", "rho"))
     if bought:
         schema = _bought(options)
-    elif any(options[word] is not None for word in ("ledger_file", "delta", "seed", "clip")):
+    elif options["missing_codes"] or any(
+        options[word] is not None for word in ("ledger_file", "delta", "seed", "clip")
+    ):
         raise ArgumentError(
-            "--ledger, --delta, --seed and --clip are only for finding bounds privately, which "
-            "spends a privacy budget; pass --epsilon too, or omit these options"
+            "--ledger, --delta, --seed, --clip and --missing-code are only for finding bounds privately, "
+            "which spends a privacy budget; pass --epsilon too, or omit these options"
         )
     else:
         schema = _blank(options)
@@ -212,6 +225,7 @@ def _bought(options: SuggestOptions) -> Schema:
         clip=clip,
         unit=options["unit"],
         max_rows=options["max_rows"],
+        missing_codes=_codes_by_column(options["missing_codes"], blank) or None,
         ledger=ledger,
         **spending_of(options),
     )
@@ -219,6 +233,26 @@ def _bought(options: SuggestOptions) -> Schema:
     click.echo(f"privacy loss of one {schema.privacy.unit}: {report_line(schema.privacy)}", err=True)
     click.echo(NO_LEDGER if ledger is None or path is None else ledger_line(ledger, path), err=True)
     return blank.fill(schema)
+
+
+def _codes_by_column(pairs: Sequence[str], blank: Schema) -> dict[str, list[Any]]:
+    """Return codes of missing values by column, from texts such as sbp=-9."""
+    codes: dict[str, list[Any]] = {}
+    for pair in pairs:
+        name, equals, code = pair.rpartition("=")
+        declared = blank.columns.get(name)
+        if not equals or declared is None:
+            raise ArgumentError(
+                f"--missing-code {pair} must be the name of a column, an equals sign and a code, such as "
+                "sbp=-9; the column must be one of those in the schema"
+            )
+        is_number = isinstance(declared, Blank) and declared.kind == "number"
+        if is_number and not re.fullmatch(WRITTEN_NUMBER, code):
+            raise ArgumentError(
+                f"--missing-code {pair}: the column has numbers, so its codes must be numbers"
+            )
+        codes.setdefault(name, []).append(float(code.replace(",", ".")) if is_number else code)
+    return codes
 
 
 @schema_group.command("check")

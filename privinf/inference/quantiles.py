@@ -94,7 +94,8 @@ def detected_range(distribution: Distribution) -> tuple[int, int]:
     counts = monotone(distribution)
     threshold = np.maximum(CERTAIN * distribution.sds, 0.5)
     below = np.flatnonzero(counts >= threshold)
-    above = np.flatnonzero(distribution.n - counts >= threshold)
+    upper_threshold = np.maximum(CERTAIN * distribution.sds_about(1.0), 0.5)
+    above = np.flatnonzero(distribution.n - counts >= upper_threshold)
     last = len(counts) - 1
     low = max(int(below[0]) - 1, 0) if len(below) else last - 1
     high = min(int(above[-1]) + 1, last) if len(above) else 1
@@ -168,7 +169,7 @@ def range_at(distribution: Distribution, clip: float) -> Range:
     """
     counts = monotone(distribution)
     aim = 0.5 * clip * distribution.n
-    upper = distribution.edges, distribution.n - counts, distribution.sds
+    upper = distribution.edges, distribution.n - counts, distribution.sds_about(1.0)
     lower = -distribution.edges[::-1], counts[::-1], distribution.sds[::-1]
     high = _tail_end(*upper, aim, distribution.n)
     low = -_tail_end(*lower, aim, distribution.n)
@@ -181,13 +182,14 @@ def range_at(distribution: Distribution, clip: float) -> Range:
 def range_between(distribution: Distribution, low: float, high: float) -> Range:
     """Return what a distribution shows of the rows outside of bounds."""
     counts = monotone(distribution)
-    upper = distribution.edges, distribution.n - counts, distribution.sds
+    upper = distribution.edges, distribution.n - counts, distribution.sds_about(1.0)
     lower = -distribution.edges[::-1], counts[::-1], distribution.sds[::-1]
     at_low = min(int(np.searchsorted(distribution.edges, low, side="left")), len(counts) - 1)
     at_high = max(int(np.searchsorted(distribution.edges, high, side="right")) - 1, 0)
     outside = counts[at_low] + distribution.n - counts[at_high]
-    slack = 2.0 * (distribution.sds[at_low] + distribution.sds[at_high])
-    visible = (counts >= IN_TAIL * distribution.sds) & (distribution.n - counts >= IN_TAIL * distribution.sds)
+    upper_sds = distribution.sds_about(1.0)
+    slack = 2.0 * (distribution.sds[at_low] + upper_sds[at_high])
+    visible = (counts >= IN_TAIL * distribution.sds) & (distribution.n - counts >= IN_TAIL * upper_sds)
     mean, variance = _clipped_moments(distribution.edges, counts, distribution.n, low, high)
     cut = _cut(*upper, distribution.n, high) * (high - mean) + _cut(*lower, distribution.n, -low) * (
         mean - low
@@ -282,7 +284,8 @@ def zeros_and_ones(distribution: Distribution) -> Range | None:
     below -= 1
     outside = np.array([counts[below], distribution.n - counts[above]])
     rise = np.ptp(isotonic_regression(counts[below + 1 : above]).x)
-    largest = np.maximum(NONE_OUTSIDE * distribution.sds[[below, above]], 0.5)
+    sds = np.array([distribution.sds[below], distribution.sds_about(1.0)[above]])
+    largest = np.maximum(NONE_OUTSIDE * sds, 0.5)
     if (outside > largest).any() or rise > max(FLAT * distribution.sds.max(), 0.5):
         return None
     around = range_between(distribution, float(edges[below]), float(edges[above]))

@@ -263,3 +263,84 @@ def test_a_fit_says_that_its_bounds_were_bought_and_what_they_may_cut(tmp_path):
     assert pi.load_results(tmp_path / "fit.npz").notes == fit.notes
     plain = pi.OLS.from_formula("pay ~ normal", ROWS, schema=pi.Schema.from_dict(schema.to_dict()))
     assert not any("found by find_bounds" in note for note in plain.fit(**ASKED, rng=1).notes)
+
+
+# ---- codes of missing values
+
+
+def coded(n=20_000, share=0.06):
+    rng = np.random.default_rng(8)
+    x = rng.normal(120.0, 15.0, n)
+    gaps = rng.random(n) < share
+    town = rng.choice(["a", "b", "c", "unknown"], n, p=[0.4, 0.3, 0.1, 0.2])
+    return pd.DataFrame({"x": np.where(gaps, -9.0, x), "gaps": np.where(gaps, np.nan, x), "town": town})
+
+
+def test_codes_of_missing_values_are_left_out_of_bounds_and_declared(tmp_path):
+    rows = coded()
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    for table in (rows, tmp_path / "rows.csv"):
+        schema = pi.find_bounds(table, ["x"], **ASKED, rng=1, missing_codes={"x": [-9]})
+        assert 65.0 < schema["x"].low < 90.0
+        assert 150.0 < schema["x"].high < 175.0
+        assert schema["x"].missing_codes == (-9.0,)
+        assert schema.clips.at["x", "at_most"] < 0.04
+    plain = pi.find_bounds(rows, ["x"], **ASKED, rng=1)
+    assert plain["x"].low < 0.0
+    schema.save(tmp_path / "schema.toml")
+    assert pi.load_schema(tmp_path / "schema.toml")["x"].missing_codes == (-9.0,)
+    mean = pi.stats.mean("x", data=rows, schema=schema, missing="drop", epsilon=2.0, delta=1e-6, rng=1)
+    assert mean.estimate == pytest.approx(120.0, abs=1.0)
+
+
+def test_gaps_count_as_missing_where_codes_are_passed():
+    with pytest.raises(SchemaError, match="missing values"):
+        pi.find_bounds(coded(), ["gaps"], **ASKED, rng=1)
+    by_gaps = pi.find_bounds(coded(), ["gaps"], **ASKED, rng=1, missing_codes={})
+    by_codes = pi.find_bounds(coded(), ["x"], **ASKED, rng=1, missing_codes={"x": [-9]})
+    assert by_gaps.clips.loc["gaps"].equals(by_codes.clips.loc["x"])
+
+
+def test_bounds_with_half_of_the_rows_missing_leave_out_the_wanted_share():
+    rows = coded(share=0.5)
+    x = rows["x"][rows["x"] != -9.0]
+    for seed in range(5):
+        schema = pi.find_bounds(rows, ["x"], **ASKED, rng=seed, missing_codes={"x": [-9]})
+        share = float(((x < schema["x"].low) | (x > schema["x"].high)).mean())
+        assert share <= schema.clips.at["x", "at_most"] < 0.05
+        assert schema["x"].high - schema["x"].low < 130.0
+
+
+def test_a_missing_code_is_no_level_and_not_pooled():
+    schema = pi.find_bounds(coded(), ["town"], **ASKED, rng=1, missing_codes={"town": ["unknown"]})
+    assert set(schema["town"].levels) == {"a", "b", "c"}
+    assert schema["town"].missing_codes == ("unknown",)
+    assert schema.clips.at["town", "at_most"] < 0.02
+    plain = pi.find_bounds(coded(), ["town"], **ASKED, rng=1)
+    assert set(plain["town"].levels) == {"a", "b", "c", "unknown"}
+    assert schema.privacy.epsilon() == plain.privacy.epsilon()
+
+
+def test_the_cost_does_not_depend_on_codes():
+    coded_cost, plain_cost = (
+        pi.find_bounds(coded(), ["x"], mu=0.5, rng=1, missing_codes=codes).privacy.mu
+        for codes in ({"x": [-9, 999]}, None)
+    )
+    assert coded_cost == plain_cost
+
+
+@pytest.mark.parametrize(
+    ("codes", "kind", "message"),
+    [
+        ([-9], ArgumentError, r"mapping from columns to lists.*\{'sbp': \[-9\]\}"),
+        ({"q": [-9]}, ArgumentError, "'q', which is not among the columns"),
+        ({"x": -9}, SchemaError, "column 'x': missing_codes= must be a list"),
+        ({"x": ["-9"]}, SchemaError, "column 'x'.*must be a number"),
+        ({"town": [9]}, SchemaError, "column 'town'.*type of the levels, which is text"),
+    ],
+)
+def test_codes_of_another_form_are_refused_before_the_charge(codes, kind, message):
+    ledger = pi.Ledger()
+    with pytest.raises(kind, match=message):
+        pi.find_bounds(coded(), ["x", "town"], **ASKED, rng=1, ledger=ledger, missing_codes=codes)
+    assert len(ledger) == 0

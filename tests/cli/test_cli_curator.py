@@ -215,10 +215,13 @@ def test_a_suggested_schema_is_blank_or_bought(desk):
         "1e-6",
         "--ledger",
         "l.json",
+        "--missing-code",
+        "age=999",
     )
     assert bought.exit_code == 0, bought.output
     assert "fill in the bounds or levels of 'sex'" in bought.output
     schema = pi.load_schema("b.toml")
+    assert schema["age"].missing_codes == (999.0,)
     assert isinstance(schema, pi.FoundSchema)
     assert 10 < schema["age"].low < 30
     assert len(pi.LedgerFile("l.json")) > 0
@@ -288,6 +291,18 @@ def test_a_schema_is_checked_against_formula_and_table(desk):
         (("ledger", "create", "k.json", "--epsilon", "1"), "needs --delta"),
         (("schema", "suggest", "rows.csv", "--out", "n.toml", "--delta", "1e-6"), "pass --epsilon too"),
         (("schema", "suggest", "rows.csv", "--out", "n.toml", "--clip", "0"), "pass --epsilon too"),
+        (
+            ("schema", "suggest", "rows.csv", "--out", "n.toml", "--missing-code", "age=-9"),
+            "pass --epsilon too",
+        ),
+        (
+            ("schema", "suggest", "rows.csv", "--out", "n.toml", *SPEND, "--missing-code", "agee=-9"),
+            "must be the name of a column, an equals sign and a code",
+        ),
+        (
+            ("schema", "suggest", "rows.csv", "--out", "n.toml", *SPEND, "--missing-code", "age=none"),
+            "the column has numbers, so its codes must be numbers",
+        ),
         (
             ("fit", "wage ~ age", "rows.csv", "--schema", "s.toml", *SPEND, "--target", "sample"),
             "--target is available only for",

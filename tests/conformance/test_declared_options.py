@@ -117,7 +117,7 @@ DIRECT = {
     "LocalExamples.release": {"to", "ledger", *(one.name for one in fields(ExampleSpending))},
     "MixingPlan.release": {"party", "missing", "data_bounds", "ledger", "rng", "source"},
     "Modulation.open": {"rounds", "schedule", "ledger"},
-    ".find_bounds": {"clip", "rare", "unit", "max_rows", "ledger", "progress"},
+    ".find_bounds": {"clip", "rare", "unit", "max_rows", "missing_codes", "ledger", "progress"},
     **{
         f"{model}.fit": {"progress"}
         for model in ("GLM", "FederatedGLM", "OLS", "Logit", "Poisson", "NegativeBinomial", "DebiasedLasso")
@@ -402,6 +402,7 @@ OTHERWISE = {
     ("MixingPlan.release", "party"),  # a subject
     ("MixingPlan.new", "rsquared"),  # also of the forecast
     ("MixingPlan.new", "seed"),  # drawn by default
+    (".find_bounds", "missing_codes"),  # one pair of column and code an option
 }
 
 
