@@ -229,6 +229,7 @@ def charges_by_analyst(
         {
             "name": reservation.name,
             "analyst": reservation.analyst,
+            "purpose": reservation.purpose,
             "epsilon": compose(reservation.losses).epsilon(delta),
             "spent": _epsilon([*journal.charged_on(reservation)], delta),
             "until": datetime.fromtimestamp(reservation.until, UTC).isoformat(timespec="minutes"),
@@ -245,8 +246,10 @@ def analyst_lines(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"analyst {analyst['analyst']}: epsilon {analyst['epsilon']:.4g}{limit} spent"
     for reservation in facts.get("reserved", ()):
         whose = f" by {reservation['analyst']}" if reservation["analyst"] else ""
+        purpose = reservation["purpose"]
+        what = f' described as "{purpose}"' if purpose else ""
         yield (
-            f"budget reserved{whose} for a fit: epsilon {reservation['epsilon']:.4g}, of which "
+            f"budget reserved{whose} for a fit{what}: epsilon {reservation['epsilon']:.4g}, of which "
             f"{reservation['spent']:.4g} is spent; the reservation {reservation['name']!r} ends at "
             f"{reservation['until']}"
         )

@@ -62,6 +62,15 @@ NO_CLEAR_SUMS = (
     "the site's policy does not allow sums without noise; the person who runs the site must set "
     "SitePolicy(trusted_server=True), or the analyst must use secure sums (trust='secure-sum')"
 )
+# Of secure sums, where the policy allows none, or more sites must take part.
+NO_SECURE_SUMS = (
+    "the site's policy does not allow secure sums; the person who runs the site must set "
+    "SitePolicy(secure_sums=True)"
+)
+TOO_FEW_SITES = (
+    "the site's policy allows only secure sums over at least {} sites; let more sites take part, or change "
+    "min_sites in the policy"
+)
 DIGEST = re.compile("[0-9a-f]{64}")  # of a design, in hexadecimal digits
 
 
@@ -234,10 +243,7 @@ class SitePolicy:
             Raised if the policy does not allow sums of this statistic.
         """
         if masked and not self.secure_sums:
-            raise NotAvailableError(
-                "the site's policy does not allow secure sums; the person who runs the site must set "
-                "SitePolicy(secure_sums=True)"
-            )
+            raise NotAvailableError(NO_SECURE_SUMS)
         if not masked and not self.trusted_server:
             raise NotAvailableError(NO_CLEAR_SUMS)
         if op not in (SHIPPED if self.operations is None else self.operations):

@@ -29,7 +29,7 @@ from privinf.errors import (
 from privinf.federation.local import LocalSites
 from privinf.federation.messages import LONGEST_ERROR, Federation, Query, Reply, check_alike
 from privinf.federation.planned import Args
-from privinf.federation.policy import NO_CLEAR_SUMS, NO_SIMULATION
+from privinf.federation.policy import NO_CLEAR_SUMS, NO_SECURE_SUMS, NO_SIMULATION, TOO_FEW_SITES
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
@@ -80,6 +80,10 @@ class Rounds:
         Sites whose policy allows only secure noise.
     no_clear_sums : frozenset of str
         Sites whose policy allows no sums without noise.
+    no_secure_sums : frozenset of str
+        Sites whose policy allows no secure sums.
+    min_sites : dict of str to int
+        Smallest number of sites of a secure sum that the policy of each site allows.
 
     Raises
     ------
@@ -118,6 +122,14 @@ class Rounds:
         self.no_clear_sums = frozenset(
             reply.site for reply in replies if reply.facts.get("trusted_server") is False
         )
+        self.no_secure_sums = frozenset(
+            reply.site for reply in replies if reply.facts.get("secure_sums") is False
+        )
+        self.min_sites = {
+            reply.site: reply.facts["min_sites"]
+            for reply in replies
+            if type(reply.facts.get("min_sites")) is int
+        }
         self.imputed: Missing = imputed_at(replies)
         self.design = _described(replies[0], design)
         self._digest = self.design.digest
@@ -151,7 +163,7 @@ class Rounds:
         return SITE_OPS[op], sensitivity, names
 
     def check_policies(self, names: Iterable[str], *, secure: bool, sees_sums: bool) -> None:
-        """Raise NotAvailableError, before any charge, if a policy forbids the noise, or sums without noise.
+        """Raise NotAvailableError, before any charge, if a policy forbids the noise, or the kind of sums.
 
         Parameters
         ----------
@@ -160,13 +172,18 @@ class Rounds:
         secure : bool
             Whether the noise is secure.
         sees_sums : bool
-            Whether sites send sums to which the server adds the noise.
+            Whether sites send sums to which the server adds the noise; otherwise they are secure sums.
         """
-        for name in sorted(self.rows.keys() & set(names)):
+        asked = self.rows.keys() & set(names)
+        for name in sorted(asked):
             if not secure and name in self.no_simulation:
                 raise NotAvailableError(f"site {name!r}: {NO_SIMULATION}")
             if sees_sums and name in self.no_clear_sums:
                 raise NotAvailableError(f"site {name!r}: {NO_CLEAR_SUMS}")
+            if not sees_sums and name in self.no_secure_sums:
+                raise NotAvailableError(f"site {name!r}: {NO_SECURE_SUMS}")
+            if not sees_sums and len(asked) < (least := self.min_sites.get(name, 0)):
+                raise NotAvailableError(f"site {name!r}: {TOO_FEW_SITES.format(least)}")
 
     def _available(self, sites: Sequence[str] | None) -> list[str]:
         """Return the names of the sites of a query, by default of all; ArgumentError unless all answer."""
@@ -247,8 +264,10 @@ class FitReservation:
         self._rounds = rounds
         self.name = ""
 
-    def begin(self, losses: Sequence[Loss], name: str, position: int) -> None:
+    def begin(self, losses: Sequence[Loss], name: str, position: int, purpose: str = "") -> None:
         """Reserve privacy losses under a name at all sites; if one site refuses, nothing is reserved.
+
+        `purpose` describes the fit for the people who run the sites.
 
         Releases without noise fit no limit and are not reserved.
         """
@@ -258,7 +277,7 @@ class FitReservation:
         lines = tuple(loss.to_dict() for loss in losses)
         try:
             self._rounds.ask(
-                Query(Requests.RESERVE, session=name, sequence=position, charges=lines),
+                Query(Requests.RESERVE, session=name, sequence=position, charges=lines, purpose=purpose),
                 list(self._rounds.rows),
             )
         except PrivinfError:

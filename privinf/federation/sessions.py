@@ -39,12 +39,15 @@ class Reservation:
     losses : tuple of Loss
     until : int
         When it ends, in seconds since 1970.
+    purpose : str
+        The analyst's own description of the fit; empty without one.
     """
 
     analyst: str
     name: str
     losses: tuple[Loss, ...]
     until: int
+    purpose: str = ""
 
     @property
     def part(self) -> Part:
@@ -52,15 +55,17 @@ class Reservation:
         return self.analyst, self.name
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that can be written as JSON."""
+        """Return a dictionary that can be written as JSON, without the purpose."""
         losses = [loss.to_dict() for loss in self.losses]
         return {"analyst": self.analyst, "name": self.name, "losses": losses, "until": self.until}
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Reservation:
-        """Rebuild the object from the result of ``to_dict``."""
+    def from_line(cls, line: Mapping[str, Any]) -> Reservation:
+        """Rebuild the object from a line of a ledger: the result of ``to_dict``, and the purpose."""
+        record = line["reserve"]
         losses = tuple(loss_from_dict(loss) for loss in record["losses"])
-        return cls(str(record["analyst"]), str(record["name"]), losses, int(record["until"]))
+        name, until = str(record["name"]), int(record["until"])
+        return cls(str(record["analyst"]), name, losses, until, stated_in(line))
 
 
 class Journal:
@@ -169,7 +174,7 @@ class Journal:
         """
         note = self._note(query, digest) | ({} if by is None else {"analyst": by.name})
         note |= {"reservation": query.reservation} if query.reservation else {}
-        note |= {PRIVATE: {STATED: query.purpose}} if query.purpose else {}
+        note |= _stated(query)
         placed = tuple(entry.within(self._scope) for entry in entries)
         on = _part(note)
         if not self._outdated.isdisjoint((digest, query.session, on)):
@@ -214,8 +219,8 @@ class Journal:
         part = ("" if by is None else by.name, query.session)
         note = self._note(query, digest)
         if query.op == Requests.RESERVE:
-            reservation = Reservation(*part, reserved_losses(query.charges), int(self.clock()) + LASTING)
-            self._hold(reservation, by, note)
+            losses, until = reserved_losses(query.charges), int(self.clock()) + LASTING
+            self._hold(Reservation(*part, losses, until, query.purpose), by, note | _stated(query))
         elif part in self._reserved:
             self._write({"free": list(part), **note})
             self._free(part)
@@ -272,7 +277,7 @@ class Journal:
             self._account.absorb(entries, _part(line), purposes=purposes)
             self._credit(line, entries)
         if "reserve" in line:
-            reservation = Reservation.from_dict(line["reserve"])
+            reservation = Reservation.from_line(line)
             self._account.hold(reservation.part, reservation.losses)
             self._reserved[reservation.part] = reservation
         if "free" in line:
@@ -366,17 +371,27 @@ def purpose_of_query(line: Mapping[str, Any]) -> Purpose:
     """
     analyst = line.get("analyst", "")
     subject = f"fit by analyst {analyst}" if analyst else "fit over sites"
+    quoted = stated_in(line)
+    return Purpose(
+        fit=f"{analyst} {line.get('reservation', line['session'])}",
+        subject=f'{subject}, described as "{quoted}"' if quoted else subject,
+    )
+
+
+def stated_in(line: Mapping[str, Any]) -> str:
+    """Return the analyst's own description of the fit in a line, as it may be printed; empty without one."""
     text = line.get(PRIVATE, {}).get(STATED, "")
     if not isinstance(text, str):
         raise StorageError(
             f"a line of the site's ledger is not valid, because its entry {STATED!r} is not a text; restore "
             "the latest copy of the ledger"
         )
-    quoted = stated_text(text)
-    return Purpose(
-        fit=f"{analyst} {line.get('reservation', line['session'])}",
-        subject=f'{subject}, described as "{quoted}"' if quoted else subject,
-    )
+    return stated_text(text)
+
+
+def _stated(query: Query) -> dict[str, Any]:
+    """Return the part of a line that has the analyst's own description of the fit; empty without one."""
+    return {PRIVATE: {STATED: query.purpose}} if query.purpose else {}
 
 
 def _part(line: Mapping[str, Any]) -> Part | None:

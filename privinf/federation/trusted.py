@@ -297,7 +297,7 @@ class TrustedServer:
             or charged at any site.
         """
         self._rounds.check_policies(self.sites, secure=self.secure, sees_sums=self._sees_sums)
-        self._reservation.begin(losses, name, position)
+        self._reservation.begin(losses, name, position, stated_purpose(self.ledger))
 
     def give_back(self, position: int) -> None:
         """Give back the part of the reservations that was not charged.

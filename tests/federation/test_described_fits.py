@@ -13,6 +13,7 @@ from privinf.cli import main
 from privinf.errors import StorageError
 from privinf.federation import InProcessFederation, Query, Site, SiteLedger, SitePolicy, TrustedServer
 from privinf.federation.site_ledger import read_site_ledger
+from privinf.wire import Requests
 
 DESIGN = pi.Design.from_arrays(["x"], bounds=[(-1, 1)], y_bounds=(-2, 2))
 ROWS = np.full(500, 0.5), np.full((500, 1), 1.0)
@@ -58,10 +59,24 @@ def test_a_sites_ledger_names_model_formula_and_name_of_a_fit(ledger, tmp_path):
     assert [fit["subject"] for fit in facts["fits"]] == expected
 
 
+class Reserving(InProcessFederation):
+    """Sites that count the reservations which describe the fit, while they hold."""
+
+    described = 0
+
+    def ask(self, query, sites=None):
+        replies = super().ask(query, sites)
+        if query.op == Requests.RESERVE:
+            held = [one for site in self._sites.values() for one in site._journal.reservations]
+            self.described += sum("y ~ " in one.purpose for one in held)
+        return replies
+
+
 @pytest.mark.parametrize("trust", ["server", "secure-sum"])
 def test_a_fit_describes_itself_to_every_site(trust):
     sites = sites_of(NAMES[:3])
-    model = model_of(InProcessFederation(sites), trust)
+    federation = Reserving(sites)
+    model = model_of(federation, trust)
     fit = model.fit(epsilon=8.0, delta=1e-5, optimizer=pi.Newton(rounds=1), rng=0)
     for site in sites.values():
         (charged,) = site.ledger.fits
@@ -69,6 +84,7 @@ def test_a_fit_describes_itself_to_every_site(trust):
         assert "y ~ " in charged.subject
         assert len(charged.entries) >= 1
     assert fit.nobs
+    assert federation.described == 3
 
 
 def test_a_text_cannot_pass_for_another_line(ledger, tmp_path):

@@ -663,7 +663,10 @@ def test_the_holder_sees_and_frees_reservations(tmp_path, monkeypatch):
     by = Analyst("ada", ANALYST.verifying)
     with SiteLedger(path, Budget(epsilon=4.0, delta=1e-6)) as ledger:
         for name, mu in (("first", 0.3), ("second", 0.4)):
-            ledger.journal.settle(Query("reserve", session=name, sequence=1, charges=of(mu)), by)
+            reserve = Query(
+                "reserve", session=name, sequence=1, charges=of(mu), purpose=f"{name}: OLS: y ~ x"
+            )
+            ledger.journal.settle(reserve, by)
         query = squares(0.2, reservation="first")
         ledger.journal.begin(query, query.digest, (line(0.2),), by)
     told = json.loads(said("show", path, "--json"))
@@ -672,7 +675,11 @@ def test_the_holder_sees_and_frees_reservations(tmp_path, monkeypatch):
         ("first", "ada", True),
         ("second", "ada", False),
     ]
-    assert "of which" in said("show", path)
+    shown = said("show", path)
+    assert "of which" in shown
+    for name in ("first", "second"):
+        assert f'reserved by ada for a fit described as "{name}: OLS: y ~ x": epsilon' in shown
+    assert [one["purpose"] for one in told["reserved"]] == ["first: OLS: y ~ x", "second: OLS: y ~ x"]
     assert "no budget reservation named 'third'; run 'privinf ledger show'" in said(
         "free", path, "third", code=2
     )

@@ -360,7 +360,11 @@ def test_the_sites_policy_sets_the_least():
     assert server.vector_sum("clipped_score", SCORE, mu=1.0, label="s").rows == 210
     with pytest.raises(NotAvailableError, match="allows only secure sums over at least 3"):
         server.vector_sum("clipped_score", SCORE, mu=1.0, label="s", sites=["north", "west"])
-    assert len(federation._sites["north"].ledger) == 1
+    assert len(federation._sites["north"].ledger) == len(server.ledger) == 1
+    closed = SecureServer(secure_federation(policies={"north": SitePolicy(trusted_server=True)}))
+    with pytest.raises(NotAvailableError, match=r"site 'north': .*does not allow secure sums"):
+        closed.vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+    assert len(closed.ledger) == 0
     dear = secure_federation(policies={"north": SitePolicy(secure_sums=True, largest_rho=0.1)})
     with pytest.raises(NotAvailableError, match="largest_rho"):
         SecureServer(dear).vector_sum("clipped_score", SCORE, mu=1.0, label="s")

@@ -29,7 +29,7 @@ import numpy as np
 from privinf.accounting import ConcentratedLoss, GaussianLoss, LedgerEntry
 from privinf.errors import ArgumentError, NotAvailableError, SensitivityError
 from privinf.federation.messages import Query
-from privinf.federation.policy import NOISE_TERMS, TOLERANCE, SitePolicy
+from privinf.federation.policy import NOISE_TERMS, TOLERANCE, TOO_FEW_SITES, SitePolicy
 from privinf.federation.secure.masking import PairKeys, Words
 from privinf.mechanisms.statistics.block import stream_of
 from privinf.mechanisms.statistics.ops import RecordSensitivity
@@ -156,10 +156,7 @@ def check_terms(
         The ledger line states too little, or a loss that the grid is too coarse for.
     """
     if len(terms.roster) < policy.min_sites:
-        raise NotAvailableError(
-            f"the site's policy allows only secure sums over at least {policy.min_sites} sites; let "
-            "more sites take part, or change min_sites in the policy"
-        )
+        raise NotAvailableError(TOO_FEW_SITES.format(policy.min_sites))
     if terms.max_colluding < policy.max_colluding:
         raise NotAvailableError(
             f"the site's policy requires noise that protects even if {policy.max_colluding} other "
