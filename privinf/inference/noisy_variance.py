@@ -75,3 +75,56 @@ class NoisyVariance:
     def sd(self) -> float:
         """Sd of single observations, not below the limit that the noise leaves."""
         return math.sqrt(max(self.estimate, HIDDEN_SDS * self.noise))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandardizedMean:
+    """A mean, or a difference of means, over a standard deviation: Cohen's d.
+
+    Attributes
+    ----------
+    mean, sd : float
+        The estimate and its standard error, from sampling and noise.
+    variance : NoisyVariance
+        Variance of the values, whose root is the divisor.
+    fourth : float
+        This times the variance is at least the sampling variance of `variance`.
+    covariance : float
+        Covariance of the noise of the mean with that of the variance.
+
+    Notes
+    -----
+    With M the mean and s the divisor, ``M - d s`` has mean 0 at the true d and, to first order (the delta
+    method), the variance ``sd^2 - d covariance / s + d^2 v / (4 s^2)``, v that of `variance`. The interval
+    is the set of d that are not rejected (Fieller), which has infinite ends where the noise hides s. The
+    sampling covariance of mean and variance, which is 0 for symmetric values, is neglected.
+
+    **Privacy.** Post-processing.
+    """
+
+    mean: float
+    sd: float
+    variance: NoisyVariance
+    fourth: float
+    covariance: float
+
+    @property
+    def estimate(self) -> float:
+        """The ratio; nan where the noise hides the divisor."""
+        if self.variance.estimate <= 0.0 or is_hidden(self.variance.estimate, self.variance.noise):
+            return math.nan
+        return self.mean / math.sqrt(self.variance.estimate)
+
+    def interval(self, quantile: float) -> tuple[float, float]:
+        """Return the ends of the set of d at this quantile; infinite where it is not bounded."""
+        if math.isnan(self.estimate):
+            return -math.inf, math.inf
+        v = self.variance.estimate
+        of_divisor = (self.variance.noise**2 + self.fourth * v) / (4.0 * v)
+        square = v - quantile**2 * of_divisor
+        half_linear = self.mean * math.sqrt(v) - quantile**2 * self.covariance / (2.0 * math.sqrt(v))
+        constant = self.mean**2 - quantile**2 * self.sd**2
+        root = half_linear**2 - square * constant
+        if square <= 0.0 or root < 0.0:
+            return -math.inf, math.inf
+        return (half_linear - math.sqrt(root)) / square, (half_linear + math.sqrt(root)) / square

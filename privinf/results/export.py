@@ -435,8 +435,9 @@ class PortableTest(PortableTable):
         """Return the contents of the summary as a dictionary of numbers and texts.
 
         The keys are ``format``, ``version``, ``test`` (`glance`), ``estimates`` (one `tidy` row each),
-        ``effects``, and ``cautions``, ``privacy``, ``facts`` and ``notes`` as `Results.to_dict` has
-        them. Where rows with missing values were dropped, ``complete`` is as in `PortableTable.to_dict`.
+        ``effects``, ``effect_intervals``, and ``cautions``, ``privacy``, ``facts`` and ``notes`` as
+        `Results.to_dict` has them. Where rows with missing values were dropped, ``complete`` is as in
+        `PortableTable.to_dict`.
 
         Returns
         -------
@@ -447,6 +448,8 @@ class PortableTest(PortableTable):
         test: Any = self
         exported = {"format": TEST, "version": EXPORT_VERSION, "test": _records(self.glance())[0]}
         exported |= {"estimates": _records(self.tidy()), "effects": dict(test.effects)}
+        intervals = getattr(test, "effect_intervals", {})  # which tests of survival do not have
+        exported["effect_intervals"] = {name: list(ends) for name, ends in intervals.items()}
         exported |= {"cautions": _caution_records(_of_test(test))}
         exported |= _completeness(test)
         return _plain_dict(exported | _surroundings(test.privacy, test.summary()))

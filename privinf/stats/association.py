@@ -653,7 +653,8 @@ def pearsonr(
             null=f"{names[0]} and {names[1]} uncorrelated",
             alternative=alternative,
         ),
-        effects={"r": float(model.r)},
+        effects={"r": row.estimate},
+        effect_intervals={"r": base.ConfidenceInterval(row.low, row.high)},
         cautions=near,
         ranked_notes=(Note(CLIPPED_PAIRS, "header"), weak, Note(DF_OF_PAIRS, "detail")),
     )

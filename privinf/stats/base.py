@@ -86,6 +86,10 @@ MOSTLY_AT_BOUND = (
     f"values beyond the bounds, {IF_OUTSIDE}"
 )
 NOT_A_SHARE = "column {!r} is not declared with two values: declare it with bounds (0, 1), or with two levels"
+NOT_LEVELS = (
+    "column {0!r} is declared with bounds, and counts and groups need levels: declare its levels in the "
+    "schema, as in pi.Factor([...]). pi.stats.histogram({0!r}, bins=...) counts the values in intervals"
+)
 TABLE_ESTIMATES = (
     "The estimates are those of this table: standard errors and intervals allow for the noise, not for "
     "sampling."
@@ -100,6 +104,8 @@ TEST_INTERVALS = (
 )
 ESTIMATES_ONLY = "table has its estimates with their intervals"
 TEST_ESTIMATES = "a test has statistic, pvalue and df, and its estimates are in table"
+COHENS_D = "Cohen's d"
+NO_EFFECT_INTERVAL = "not available"
 SIMULATED_PVALUE = "The p-value comes from simulated releases, so it cannot be below {:.4g}."
 TWO_LEVELS = "{0!r} has two levels: 1 = {1!r}, and 0 is the other one, so its mean is the share of {1!r}."
 JOINT = "All {} intervals hold together at the level."
@@ -360,7 +366,8 @@ def with_levels(request: SampleRequest, names: Sequence[str]) -> SampleRequest:
     for name in names:
         declared = kinds[name] if name in kinds else request.schema[name]
         if not isinstance(declared, Factor):
-            check_share(request.schema, name)
+            if not declared.is_zero_to_one:
+                raise SchemaError(NOT_LEVELS.format(name))
             kinds[name] = Factor((0, 1), missing_codes=declared.missing_codes)
     schema = Schema(kinds, unit=request.schema.unit, max_rows=request.schema.max_rows)
     return SampleRequest(request.rows, schema, request.options)
@@ -540,6 +547,8 @@ class StatResult(PortableTest, PortablePaperTable):
         as a data frame.
     effects : mapping of str to float
         Effect sizes.
+    effect_intervals : mapping of str to (low, high)
+        Intervals of effect sizes at the confidence level; effect sizes without an interval are not in it.
     release : release
         Released noisy sums from which the result is computed.
     ranked_notes : tuple
@@ -562,12 +571,14 @@ class StatResult(PortableTest, PortablePaperTable):
     confidence_level: float = 0.95
     test: NullTest | None = None
     effects: Mapping[str, float] = field(default_factory=dict)
+    effect_intervals: Mapping[str, ConfidenceInterval] = field(default_factory=dict)
     ranked_notes: tuple[str | Note, ...] = ()
     cautions: Cautions = ()
     simultaneous: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "effects", MappingProxyType(dict(self.effects)))
+        for name in ("effects", "effect_intervals"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
         notes = tuple(note if isinstance(note, Note) else Note(note, "table") for note in self.ranked_notes)
         object.__setattr__(self, "ranked_notes", notes)
         imputed = of_imputation(self.release.missing)
@@ -576,7 +587,8 @@ class StatResult(PortableTest, PortablePaperTable):
     def __reduce__(self) -> Any:
         """Pickle and copy by fields: the read-only view of the effects cannot be pickled itself."""
         state = {field.name: getattr(self, field.name) for field in fields(self)}
-        return _rebuilt, (type(self), state | {"effects": dict(self.effects)})
+        views = {name: dict(state[name]) for name in ("effects", "effect_intervals")}
+        return _rebuilt, (type(self), state | views)
 
     conf_int = unavailable("conf_int", TEST_INTERVALS)
     confidence_interval = unavailable("confidence_interval", TEST_INTERVALS)
@@ -734,7 +746,7 @@ class StatResult(PortableTest, PortablePaperTable):
             top=self._facts(),
             header=["estimate", "std err", *level_names(self.confidence_level)],
             rows=[(row.name, *map(self._shown_number, row[1:])) for row in self.rows],
-            tests=([(f"{name}:", number(size)) for name, size in self.effects.items()], []),
+            tests=self._effect_facts(),
             privacy=privacy_facts(self.privacy),
             notes=[
                 *(
@@ -768,7 +780,9 @@ class StatResult(PortableTest, PortablePaperTable):
             header.insert(3, "p-value")
             rows = [(*row[:3], cell, *row[3:]) for row, cell in zip(rows, column.cells, strict=True)]
         note = [] if not self.null else [f"H0: {self.null}; {self._test_text()}."]
-        note += [f"{name}: {number(size)}." for name, size in self.effects.items()]
+        note += [
+            f"{name}: {number(size)} ({self._effect_interval(name)})." for name, size in self.effects.items()
+        ]
         records = (
             f"{self.nobs:,}" if self.complete is None else f"about {self.nobs:,} of {self.complete.of:,}"
         )
@@ -783,6 +797,25 @@ class StatResult(PortableTest, PortablePaperTable):
     def _pvalue_column(self) -> SummaryColumn | None:
         """The p-values of the rows with a note, of a result that tests each of them."""
         return None
+
+    def _effect_facts(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        """Return effect sizes, and their intervals next to them."""
+        sizes = [(f"{name}:", number(size)) for name, size in self.effects.items()]
+        level = f"{100 * self.confidence_level:g}% interval:"
+        intervals = [
+            (level, f"[{number(ends.low)}, {number(ends.high)}]")
+            if (ends := self.effect_intervals.get(name))
+            else (f"Interval of {name}:", NO_EFFECT_INTERVAL)
+            for name in self.effects
+        ]
+        return sizes, intervals
+
+    def _effect_interval(self, name: str) -> str:
+        """Return the interval of an effect size in words, for the note of a table."""
+        ends = self.effect_intervals.get(name)
+        if ends is None:
+            return "an estimate without an interval"
+        return f"{100 * self.confidence_level:g}% interval {number(ends.low)} to {number(ends.high)}"
 
     def _test_text(self) -> str:
         """Return statistic, degrees of freedom and p-value in one text."""

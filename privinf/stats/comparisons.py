@@ -25,7 +25,16 @@ from privinf.results.rendering import (
 )
 from privinf.schema import Factor, Schema
 from privinf.stats import base
-from privinf.stats.groups import LEAST_RANK, GroupModel, clip_cautions, contrast_set, contrast_weights, welch
+from privinf.stats.groups import (
+    FIRST,
+    LEAST_RANK,
+    SECOND,
+    GroupModel,
+    clip_cautions,
+    contrast_set,
+    contrast_weights,
+    welch,
+)
 from privinf.stats.quantiles import CoreClip, clipped_group_means, clipped_groups
 from privinf.typing import (
     Alternative,
@@ -48,8 +57,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MEANS = "Means of Groups"
-FIRST = np.array([0])  # of two samples, as positions of a contrast
-SECOND = np.array([1])  # of two samples, likewise
 FORMULA = "the formula {0!r} must have the form 'values ~ groups', with two columns of the schema"
 RARE = (
     "The noise is large relative to the number of records of {}, so intervals are wide "
@@ -860,9 +867,7 @@ def _two_groups(
     pvalue = 2.0 * tail if alternative == "two-sided" else tail if agrees else 1.0 - tail
     first, second = release.levels[0]
     value = release.query.values[0]
-    R = model.squares()[0]
-    N = np.maximum(model.N, 1.0)
-    pooled = 0.0 if model.alone.any() else math.sqrt(max(float((R / N).mean()), 0.0))
+    size, size_ends = model.standardized_difference(level)
     sd = float(model.sds(FIRST, SECOND)[0])
     estimate = float(model.means[0] - model.means[1])
     result = GroupsResult(
@@ -878,7 +883,8 @@ def _two_groups(
             null=f"mean of {value}{_among(clip)} equal in {first} and {second}",
             alternative=alternative,
         ),
-        effects={"Cohen's d": estimate / pooled if pooled > 0.0 else math.nan},
+        effects={base.COHENS_D: size},
+        effect_intervals={base.COHENS_D: base.ConfidenceInterval(*size_ends)},
         clip=clip,
         ranked_notes=(*_group_notes(release, clip), DF_OF_WELCH),
         cautions=clip_cautions(release, clip),

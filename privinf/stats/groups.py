@@ -52,6 +52,7 @@ import numpy as np
 from scipy import stats as distributions
 
 from privinf.errors import ArgumentError, ChangedTargetWarning
+from privinf.inference.noisy_variance import NoisyVariance, StandardizedMean
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleSums
 from privinf.stats import base
@@ -63,6 +64,8 @@ MIN_COUNT_SDS = 6.0  # a group whose count is fewer sds of its noise has its squ
 # How far below 0 a noisy sum of squares may count, in squared sds of the noise: cut at 0 its mean would be
 # too large.
 BELOW = 0.1
+FIRST = np.array([0])  # of two samples, as positions of a contrast
+SECOND = np.array([1])  # of two samples, likewise
 SIMULATED = 9999  # simulated releases of equal means
 LEAST_RANK = 1.0 / (SIMULATED + 1.0)  # smallest p-value that they can give
 STREAM = 10  # seed of these releases: the same release has the same p-value
@@ -309,13 +312,40 @@ class GroupModel:
 
     def first_difference(self, level: float) -> tuple[tuple[float, float], float]:
         """Return the interval of the first mean less the second, and its standard error."""
-        first, second = np.array([0]), np.array([1])
-        quantile = np.asarray(distributions.t.isf((1.0 - level) / 2.0, self.differences(first, second)[1]))
+        (low,), (high,) = self.difference_sets(FIRST, SECOND, self._first_quantile(level))
+        return (float(low), float(high)), float(self.sds(FIRST, SECOND)[0])
+
+    def _first_quantile(self, level: float) -> Floats:
+        """Return the quantile of |t| of the first mean less the second, shape (1,)."""
+        quantile = np.asarray(distributions.t.isf((1.0 - level) / 2.0, self.differences(FIRST, SECOND)[1]))
         if self.laplace:
-            drawn = np.abs(self.simulate().differences(first, second, self.means[0] - self.means[1])[0])
+            drawn = np.abs(self.simulate().differences(FIRST, SECOND, self.means[0] - self.means[1])[0])
             quantile = np.maximum(quantile, np.quantile(drawn, level, method="higher"))
-        (low,), (high,) = self.difference_sets(first, second, quantile)
-        return (float(low), float(high)), float(self.sds(first, second)[0])
+        return quantile
+
+    def standardized_difference(self, level: float) -> tuple[float, tuple[float, float]]:
+        """Return Cohen's d of the first two groups and its interval; nan where it has no divisor.
+
+        The divisor is the root of the mean of their variances. With values u in [-1, 1] of mean m and
+        variance V the sampling variance of V is at most ``(1 + |m|)^2 V/N``. The noise of a group's mean and
+        of its variance have the covariance ``-m (3 + m^2 - V) a^2/N^2``.
+        """
+        if self.alone[:2].any():
+            return math.nan, (-math.inf, math.inf)
+        R, noise = (array[:2] for array in self.squares())
+        N, m = np.maximum(self.N[:2], 2.0), self.means[:2]
+        V = R / N
+        shared = -m * (3.0 + m**2 - V) * self.a**2 / N**2
+        ratio = StandardizedMean(
+            mean=float(m[0] - m[1]),
+            sd=float(self.sds(FIRST, SECOND)[0]),
+            variance=NoisyVariance(
+                estimate=float(V.mean()), noise=math.sqrt(float((noise / N**2).sum())) / 2.0
+            ),
+            fourth=float(((1.0 + np.abs(m)) ** 2 / N).max()) / 2.0,
+            covariance=float(shared[0] - shared[1]) / 2.0,
+        )
+        return ratio.estimate, ratio.interval(float(self._first_quantile(level)[0]))
 
     def mean_sets(self, level: float, *, sampling: bool = True) -> tuple[Floats, Floats]:
         """Return the ends of the groups' means, shape (..., k); without `sampling` of this table's means."""

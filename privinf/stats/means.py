@@ -35,7 +35,7 @@ from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ChangedTargetWarning, HeavyTailWarning
 from privinf.inference.counts import noise_half
-from privinf.inference.noisy_variance import NoisyVariance, is_hidden
+from privinf.inference.noisy_variance import NoisyVariance, StandardizedMean, is_hidden
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import Note
@@ -141,11 +141,22 @@ class MeanModel:
         """Return the variance, of one entry, before it is made nonnegative, and its noise."""
         return NoisyVariance(estimate=float(self.raw_variance), noise=float(self.variance_noise))
 
+    def quantile(self, level: float) -> float:
+        """Return the quantile of |m - mean| over its standard error."""
+        return float(np.max(self._half(level) / np.maximum(self.se, 1e-300)))
+
+    def noise_covariance(self) -> float:
+        """Return the covariance of the noise of the mean and of the variance."""
+        return float(-2.0 * self.mean * (self.noise[0] / self.n) ** 2)
+
+    def _half(self, level: float) -> Floats:
+        """Return the half-length of an interval."""
+        half = distributions.t.isf((1.0 - level) / 2.0, self.df) * self.se
+        return np.maximum(half, self._laplace_half(1.0 - level)) if self.laplace else np.asarray(half)
+
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """Return the ends, inside [-1, 1]."""
-        half = distributions.t.isf((1.0 - level) / 2.0, self.df) * self.se
-        if self.laplace:
-            half = np.maximum(half, self._laplace_half(1.0 - level))
+        half = self._half(level)
         return np.clip(self.mean - half, -1.0, 1.0), np.clip(self.mean + half, -1.0, 1.0)
 
     @property
@@ -303,6 +314,16 @@ class CompleteMeanModel:
         d, a = self.noise
         return self.R + a**2 + m**2 * d**2
 
+    def quantile(self, level: float) -> float:
+        """Return the quantile of |S - m N| over its sd."""
+        return min(float(distributions.t.isf((1.0 - level) / 2.0, self.df)), LARGEST_QUANTILE)
+
+    def noise_covariance(self) -> float:
+        """Return the covariance of the noise of the mean and of the variance."""
+        (d, a), m = self.noise, self.mean
+        of_count = m * (1.0 + m**2 - max(self.raw_variance, 0.0)) * d**2
+        return -(2.0 * m * a**2 + of_count) / max(self.N, 2.0) ** 2
+
     @property
     def table_se(self) -> float:
         """Standard error of this table's mean: the noise alone."""
@@ -311,8 +332,7 @@ class CompleteMeanModel:
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return the ends, inside [-1, 1]."""
-        t = min(float(distributions.t.isf((1.0 - level) / 2.0, self.df)), LARGEST_QUANTILE)
-        return self._set(t, self.R)
+        return self._set(self.quantile(level), self.R)
 
     def table_interval(self, level: float) -> tuple[float, float]:
         """Return the ends for the mean of this table's complete rows, inside [-1, 1]."""
@@ -760,17 +780,36 @@ def deviation(release: SampleSums, level: float) -> tuple[float, float, float]:
     The noise of the variance is known. Its sampling variance is that of (u - m)^2 over n, at most ``(1 +
     |m|)^2 S / n`` for values in [-1, 1] of mean m and variance S. The interval holds the S that both allow.
     """
-    model = released_model(release)
     _, half = _units(release)
-    variance = model.variance()
-    n = max(float(getattr(model, "N", release.nobs)), 2.0)
-    if variance.noise == 0.0:
-        variance = NoisyVariance(estimate=max(variance.estimate, 0.0))
+    variance, fourth = _variance(released_model(release), release.nobs)
     hidden = is_hidden(variance.estimate, variance.noise)
     z = float(distributions.norm.isf((1.0 - level) / 2.0))
-    low, high = variance.interval(z, (1.0 + min(abs(float(model.mean)), 1.0)) ** 2 / n)
+    low, high = variance.interval(z, fourth)
     sd = math.nan if hidden else half * math.sqrt(variance.estimate)
     return sd, half * math.sqrt(low), half * min(math.sqrt(high), 1.0)
+
+
+def _variance(model: MeanModel | CompleteMeanModel, nobs: int) -> tuple[NoisyVariance, float]:
+    """Return a variance with its noise, and the factor by which it bounds its own sampling variance."""
+    variance = model.variance()
+    n = max(float(getattr(model, "N", nobs)), 2.0)
+    if variance.noise == 0.0:
+        variance = NoisyVariance(estimate=max(variance.estimate, 0.0))
+    return variance, (1.0 + min(abs(float(model.mean)), 1.0)) ** 2 / n
+
+
+def _standardized(release: SampleSums, null: float, level: float) -> tuple[float, base.ConfidenceInterval]:
+    """Return Cohen's d, the distance of the mean from `null` in standard deviations, and its interval."""
+    model = released_model(release)
+    variance, fourth = _variance(model, release.nobs)
+    ratio = StandardizedMean(
+        mean=float(model.mean) - null,
+        sd=float(model.se),
+        variance=variance,
+        fourth=fourth,
+        covariance=model.noise_covariance(),
+    )
+    return ratio.estimate, base.ConfidenceInterval(*ratio.interval(model.quantile(level)))
 
 
 def described(
@@ -818,7 +857,7 @@ def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: f
         else _allowed(model, null, alternative, clip.share(mean.nobs), half)
     )
     estimate = described(release, clip, level=level)
-    hidden = not model.sd > 0.0 or math.isnan(deviation(release, level)[0])
+    size, size_ends = _standardized(release, null, level)
     name = release.query.values[0]
     result = MeanResult(
         title="One-Sample t-Test",
@@ -836,7 +875,8 @@ def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: f
             alternative=alternative,
         ),
         cautions=(*mean.cautions, *base.warn_of(cautions)),
-        effects={"Cohen's d": math.nan if hidden else float((model.mean - null) / model.sd)},
+        effects={base.COHENS_D: size},
+        effect_intervals={base.COHENS_D: size_ends},
     )
     ends = result.confidence_interval(level)
     object.__setattr__(result, "rows", (estimate.rows[0]._replace(low=ends.low, high=ends.high),))

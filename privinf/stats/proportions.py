@@ -37,6 +37,7 @@ from privinf.schema import Factor, Numeric, Schema
 from privinf.stats.association import request_table, table_model
 from privinf.stats.base import (
     Cautions,
+    ConfidenceInterval,
     EstimateRow,
     NullTest,
     SampleOptions,
@@ -79,6 +80,7 @@ EXACT_DROPPING = (
 
 # Share above which a column of numbers may have the codes 1 and 2, and what its interval must exclude: noise
 # alone may make the estimate 1 if records are few.
+COHENS_H = "Cohen's h"
 NEARLY_ALL = 0.99
 LEAST_SURE = 0.9
 
@@ -430,7 +432,8 @@ def proportions_ztest(
             null=f"share of {row.name} = {p0:g}",
             alternative=alternative,
         ),
-        effects={"Cohen's h": _arc(row.estimate) - _arc(p0)},
+        effects={COHENS_H: _arc(row.estimate) - _arc(p0)},
+        effect_intervals={COHENS_H: ConfidenceInterval(_arc(row.low) - _arc(p0), _arc(row.high) - _arc(p0))},
         ranked_notes=_method_notes(model, method),
         cautions=warn_of(_alike(request.schema[name], row)),
     )
@@ -560,5 +563,5 @@ def _two_shares(
             null=f"share of {level_of} in {outcome} equal over {group}",
             alternative=alternative,
         ),
-        effects={"Cohen's h": _arc(float(p[0])) - _arc(float(p[1]))},
+        effects={COHENS_H: _arc(float(p[0])) - _arc(float(p[1]))},
     )

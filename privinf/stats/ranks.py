@@ -63,6 +63,7 @@ from privinf.wire import Labels
 # Bounds of arrays of any numbers: a power of 2, by which values are divided exactly.
 ANY_NUMBER = (-(2.0**500), 2.0**500)
 RANK_STREAM = 12  # seed of simulated rank sums: the same release has the same p-value
+RANK_BISERIAL = "rank-biserial r"
 FINENESS = 2001  # values at which the test is inverted
 COMPARES_DISTRIBUTIONS = (
     "This tests equal distributions, not equal means: groups with equal means may differ in distribution."
@@ -349,7 +350,8 @@ def _two_samples(release: SampleSums, alternative: Alternative, level: float) ->
             null=f"equal distributions of {value} in both groups of {by}",
             alternative=alternative,
         ),
-        effects={"rank-biserial r": 2.0 * row.estimate - 1.0},
+        effects={RANK_BISERIAL: 2.0 * row.estimate - 1.0},
+        effect_intervals={RANK_BISERIAL: base.ConfidenceInterval(2.0 * row.low - 1.0, 2.0 * row.high - 1.0)},
         ranked_notes=(COMPARES_DISTRIBUTIONS, count_note, TIES_COUNT_HALF),
     )
 

@@ -263,7 +263,7 @@ def test_without_noise_the_number_of_complete_rows_is_exact(noise):
     test = pi.stats.ttest_1samp(rows.x, 0.0, bounds=(-1, 1), missing="drop", **spent)
     texts = [words_of(one) for one in (fit.summary(), release.means().summary(), release.corr(), test)]
     for text in texts:
-        assert ("95% interval" in text) == noise
+        assert ("(95% interval" in text) == noise
         assert ("(est.)" in text) == noise
         assert ("3,900 of 4,000 rows are complete, and the estimates describe these rows" in text) != noise
     assert ("about" in fit.to_latex()) == noise

@@ -11,6 +11,7 @@ from statsmodels.stats.oneway import anova_oneway
 
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
+from privinf.results.summary import number
 from privinf.stats.groups import GroupModel
 
 RNG = np.random.default_rng(1)
@@ -19,6 +20,7 @@ G = RNG.choice(["u", "v", "w"], 900, p=[0.6, 0.3, 0.1])
 X = RNG.normal(5.0, 1.0, 900) + 0.4 * (G == "w")
 FRAME = pd.DataFrame({"x": X, "g": G})
 SCHEMA = pi.Schema({"x": (-5.0, 15.0), "g": ["u", "v", "w"]})
+TWO_SCHEMA = pi.Schema({"x": (-5.0, 15.0), "g": ["u", "v"]})
 
 
 @pytest.mark.parametrize("alternative", ["two-sided", "less", "greater"])
@@ -31,6 +33,67 @@ def test_two_samples_without_noise_are_scipys(alternative):
     assert ours.confidence_interval(0.9) == pytest.approx(tuple(interval))
     pooled = math.sqrt((A.var(ddof=1) + B.var(ddof=1)) / 2.0)
     assert ours.effects["Cohen's d"] == pytest.approx((A.mean() - B.mean()) / pooled, rel=1e-6)
+    low, high = ours.effect_intervals["Cohen's d"]
+    assert low < ours.effects["Cohen's d"] < high
+    half = 1.96 * math.sqrt(1.0 / len(A) + 1.0 / len(B))
+    assert half < (high - low) / 2.0 < 1.5 * half  # the bounds, which are loose, limit the fourth moment
+
+
+@pytest.mark.parametrize(("noise", "n"), [("gaussian", 1500), ("laplace", 1500), ("gaussian", 12_000)])
+def test_the_interval_of_cohens_d_holds(noise, n):
+    """150 draws with groups of different sizes and spreads; the true value is that of clipped values."""
+    held, one_held = 0, 0
+    words = {"bounds": (0.0, 10.0), "epsilon": 1.0, "delta": 1e-6, "noise": noise}
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        a, b = rng.normal(3.5, 1.0, n // 4), rng.normal(4.5, 1.5, n - n // 4)
+        two = pi.stats.ttest_ind(a, b, rng=seed, **words)
+        low, high = two.effect_intervals["Cohen's d"]
+        held += low <= -1.0 / math.sqrt((1.0 + 1.5**2) / 2.0) <= high
+        one = pi.stats.ttest_1samp(b, 4.0, rng=seed, **words)
+        low, high = one.effect_intervals["Cohen's d"]
+        one_held += low <= 0.5 / 1.5 <= high
+    assert held >= 135  # with probability 0.999 if 0.95 of them hold
+    assert one_held >= 135
+
+
+def test_a_hidden_spread_leaves_cohens_d_without_value():
+    rng = np.random.default_rng(1)
+    x = rng.normal(5.0, 0.01, 400)
+    words = {"bounds": (0.0, 10.0), "epsilon": 0.5, "delta": 1e-6, "rng": 0}
+    for test in (
+        pi.stats.ttest_ind(x[:200], x[200:], **words),
+        pi.stats.ttest_1samp(x, 5.0, **words),
+    ):
+        assert math.isnan(test.effects["Cohen's d"])
+        assert tuple(test.effect_intervals["Cohen's d"]) == (-math.inf, math.inf)
+
+
+def test_an_effect_size_has_its_interval_in_the_summary_or_none_is_named():
+    two = pi.stats.ttest_ind("x ~ g", FRAME[FRAME["g"] != "w"], schema=TWO_SCHEMA, mu=2.0, rng=0)
+    low, high = two.effect_intervals["Cohen's d"]
+    text = " ".join(str(two).split())
+    assert "Cohen's d:" in text
+    assert f"95% interval: [{number(low)}, {number(high)}]" in text
+    assert f"(95% interval {number(low)} to {number(high)})" in two.to_html().replace("&#x27;", "'")
+    assert two.to_dict()["effect_intervals"] == {"Cohen's d": [low, high]}
+    several = pi.stats.anova_oneway("x ~ g", FRAME, schema=SCHEMA, mu=2.0, rng=0)
+    assert several.effect_intervals == {}
+    assert "Interval of eta squared: not available" in " ".join(str(several).split())
+    assert "an estimate without an interval" in several.to_html()
+    ranks = pi.stats.mannwhitneyu("x ~ g", FRAME[FRAME["g"] != "w"], schema=TWO_SCHEMA, mu=2.0, rng=0)
+    ends = [2.0 * end - 1.0 for end in (ranks.rows[0].low, ranks.rows[0].high)]
+    assert list(ranks.effect_intervals["rank-biserial r"]) == pytest.approx(ends)
+    again = pickle.loads(pickle.dumps(two))
+    assert dict(again.effect_intervals) == dict(two.effect_intervals)
+
+
+def test_formats_that_a_test_lacks_name_the_remedy():
+    test = pi.stats.ttest_ind(A, B, bounds=(-5, 15), mu=1.0, rng=0)
+    for name, text in (("to_word", "to_html"), ("to_csv", r"tidy\(\)\.to_csv"), ("to_frame", r"tidy\(\)")):
+        with pytest.raises(NotAvailableError, match=f"{name} is not available: .*{text}"):
+            getattr(test, name)
+        assert not hasattr(test, name)
 
 
 def test_groups_without_noise_are_statsmodels():
