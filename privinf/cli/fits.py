@@ -294,25 +294,43 @@ def fit_command(**options: Unpack[FitOptions]) -> None:
 
 @click.command("report")
 @click.argument("result_file", metavar="RESULT", type=FILE)
-@click.option("--html", "page", type=NEW_FILE, required=True, help="HTML file to write.")
+@click.option("--html", "page", type=NEW_FILE, help="HTML file to write.")
+@click.option("--statement", is_flag=True, help="Print the privacy guarantee as sentences for a paper.")
 @click.option("--alpha", type=float, help=f"{ALPHA_HELP} Only for fits. Default: 0.05.")
 @overwrite_option
-def report_command(result_file: Path, page: Path, alpha: float | None, overwrite: bool) -> None:
-    """Write a saved fit or saved survival curves (.npz) as an HTML page.
+def report_command(
+    result_file: Path, page: Path | None, statement: bool, alpha: float | None, overwrite: bool
+) -> None:
+    """Write a saved fit or saved survival curves (.npz) as an HTML page, or print a privacy statement.
 
     The page has the summary, plots, the trade-off curve of the privacy guarantee (the errors of the best
-    test for one person's presence), and the list of all releases that the privacy guarantee covers.
-    """
-    check_free(page, overwrite)
+    test for one person's presence), and the list of all releases that the privacy guarantee covers. The
+    statement is also on the page. If the fit was charged to a ledger, the statement covers all releases that
+    the ledger had when the fit ended.
+
+    \b
+    Example of a page: privinf report wage.npz --html wage.html
+    Example of a statement: privinf report wage.npz --statement
+    """  # noqa: D301
+    if page is None and not statement:
+        raise ArgumentError("pass --html with the file to write, or --statement, or both")
+    if page is not None:
+        check_free(page, overwrite)
+    options: dict[str, Any] = {}
     if stored_format(result_file) == Formats.SURVIVAL:
         if alpha is not None:
             raise ArgumentError(SAVED_LEVEL.format(result_file))
         _, view = load_survival_release(result_file)
         name = next((name for name in RESULT_CLASSES if name == view.get("class")), "SurvivalResult")
-        getattr(pi.survival, name).load(result_file).report(page, overwrite=overwrite)
+        result: Any = getattr(pi.survival, name).load(result_file)
     else:
-        pi.load_results(result_file).report(page, alpha=0.05 if alpha is None else alpha, overwrite=overwrite)
-    click.echo(f"written: {page}")
+        result = pi.load_results(result_file)
+        options["alpha"] = 0.05 if alpha is None else alpha
+    if statement:
+        click.echo(result.privacy.statement())
+    if page is not None:
+        result.report(page, overwrite=overwrite, **options)
+        click.echo(f"written: {page}")
 
 
 def _write(options: FitOptions, result: Results, tables: Sequence[PrivateSummary]) -> None:

@@ -288,12 +288,17 @@ def _privacy(report: PrivacyReport) -> list[str]:
     )
     rows = [[*line[:3], str(times), *line[3:]] for line, times in lines.items()]
     heads = ("release", *LEDGER[1:3], "times", *(name.replace("_", " ") for name in LEDGER[3:]))
+    try:
+        statement = f"Statement for a paper: {report.statement()}"
+    except NotAvailableError as reason:
+        statement = f"Statement for a paper: {reason}."
     extent = _text(report.place or "The ledger had no other releases when this fit was made.")
     return [
         _picture(lambda: _drawn_curve(report, curve), "Trade-off curve", reading),
         _table(heads, rows, texts=3),
         f'<p class="small">{extent} The epsilon of each release is at delta = {report.default_delta:g}. '
         "Epsilons of single releases do not add up; the total is above.</p>",
+        f"<p>{_text(statement)}</p>",
     ]
 
 

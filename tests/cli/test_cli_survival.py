@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 
 import numpy as np
@@ -130,6 +131,13 @@ def test_saved_curves_become_a_page(trial, tmp_path):
     pi.survival.SurvivalResult.load("c.npz").logrank().save("test.npz")
     assert CliRunner().invoke(main, ("report", "test.npz", "--html", "t.html")).exit_code == 0
     assert "Log-Rank Test" in (tmp_path / "t.html").read_text()
+    stated = CliRunner().invoke(main, ("report", "c.npz", "--statement"))
+    assert stated.exit_code == 0, stated.output
+    assert "-differential privacy for replacing one record" in stated.output
+    assert " ".join(stated.output.split()) in html.unescape(" ".join(page.split()))
+    neither = CliRunner().invoke(main, ("report", "c.npz"))
+    assert neither.exit_code == 2
+    assert "pass --html with the file to write, or --statement" in neither.output
     refused = CliRunner().invoke(main, ("report", "c.npz", "--html", "d.html", "--alpha", "0.1"))
     assert refused.exit_code == 2
     assert "has its own confidence level" in refused.output

@@ -135,6 +135,7 @@ def test_the_page_holds_summary_plots_curve_and_ledger():
     assert f"{result.conf_int(0.1).loc['a', 0]:.4f}" in text
     assert f"{result.noise_share['a']:.0%}" in text
     assert "NOT PRIVATE" in text
+    assert "Statement for a paper: there is no statement, because the releases are not all private" in text
     assert len(pictures(page)) == 2
     assert len(page) < LARGEST
     assert page == page_of(result, 0.1)
