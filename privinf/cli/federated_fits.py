@@ -24,6 +24,8 @@ from privinf.typing import Family
 FEDERATED_MODELS = ("MomentOLS", "FederatedGLM", "Poisson", "NegativeBinomial", "DebiasedLasso", "PHReg")
 # Models whose fits can resume from a folder.
 CHECKPOINT_MODELS = ("MomentOLS", "FederatedGLM", "Poisson", "NegativeBinomial")
+# Keys of a plan that only some models have.
+KEYS_OF_MODELS = {"family": ("FederatedGLM", "DebiasedLasso"), "checkpoint": CHECKPOINT_MODELS}
 OPTIMIZERS = ("Newton", "DPSGD", "DPAdam", "RandomSketch", "DOME")
 STATISTIC = "statistic"
 COUNT_MODELS = ("Poisson", "NegativeBinomial")  # which take an exposure
@@ -184,19 +186,12 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
     if content.get("family") == "negative-binomial":
         raise ArgumentError(AS_MODEL.format(path))
     family = _choice(content.get("family", "gaussian"), get_args(Family), path, "'family'")
-    if "family" in content and model not in ("FederatedGLM", "DebiasedLasso"):
-        raise ArgumentError(
-            f"{path}: the key 'family' is available only for FederatedGLM and DebiasedLasso; omit it"
-        )
+    _check_keys(content, model, path)
     if content.get("args") and model != STATISTIC:
         raise ArgumentError(
             f"{path}: the table [args] is only for a statistic; put options of a model's fit in [options]"
         )
     folder = content.get("checkpoint")
-    if folder is not None and model not in CHECKPOINT_MODELS:
-        raise ArgumentError(
-            f"{path}: the key 'checkpoint' is available only for {', '.join(CHECKPOINT_MODELS)}; omit it"
-        )
     return FederatedFitPlan(
         model=model,
         statistic=content.get(STATISTIC, ""),
@@ -330,6 +325,17 @@ def _spending(content: Mapping[str, Any], path: Path, *, simulation: bool) -> di
             f"{path}: with the key 'seed', the noise can be reproduced and removed; {SIMULATED}"
         )
     return words | {"rng": content["seed"]}
+
+
+def _check_keys(content: Mapping[str, Any], model: str, path: Path) -> None:
+    """Raise ArgumentError for all keys at once that only other models have."""
+    wrong = [
+        f"the key {key!r} is available only for {', '.join(models)}"
+        for key, models in KEYS_OF_MODELS.items()
+        if key in content and model not in models
+    ]
+    if wrong:
+        raise ArgumentError(f"{path}: {', and '.join(wrong)}; omit {'it' if len(wrong) == 1 else 'both'}")
 
 
 def _roles(content: Mapping[str, Any], model: str, path: Path) -> dict[str, str]:

@@ -48,15 +48,16 @@ LOCAL = ("localhost", "127.0.0.1")
 ANALYST_KEY = "analyst.key"
 SERVER_STOPPED = "the federation's server stopped unexpectedly; see its log file {}"
 FIT = """# The plan of a fit over all sites; run it with privinf federation fit fit.toml
-# model = "MomentOLS", "FederatedGLM", "DebiasedLasso", or "PHReg" with status = "column of the events";
-# or statistic = "column_sums", with [args] and mu. Survival curves: pi.survival.KaplanMeier, in Python
+# model = "MomentOLS", "FederatedGLM", "Poisson", "NegativeBinomial", "DebiasedLasso", or
+# "PHReg" with status = "column of the events"; or statistic = "column_sums", with [args] and mu.
+# Survival curves: pi.survival.KaplanMeier, in Python
 model = "FederatedGLM"
 formula = "FILL IN: y ~ a + b"
-family = "binomial"       # gaussian, binomial, poisson; only for FederatedGLM and DebiasedLasso
+family = "binomial"       # or "gaussian"; delete this line unless the model is FederatedGLM or DebiasedLasso
 trust = "secure-sum"      # or "server": sites send sums without noise to a trusted server
 epsilon = 1.0
 delta = 1e-6
-checkpoint = "fit.rounds" # folder from which the same command resumes; for MomentOLS and FederatedGLM
+checkpoint = "fit.rounds" # the same command resumes from it; delete this line for DebiasedLasso and PHReg
 out = "fit"               # results are written to fit.json and fit.npz
 
 # [options]               # further options of the model's fit, such as cov_type = "HC0"

@@ -442,6 +442,10 @@ def test_other_plans(tmp_path):
             "the key 'family' is available only for",
         ),
         (
+            f'model = "PHReg"\n{FIT}mu = 1.0\nstatus = "x"\nfamily = "binomial"\ncheckpoint = "rounds"\n',
+            "'family' is available only for .*, and the key 'checkpoint' is available only for .*; omit both",
+        ),
+        (
             f'model = "MomentOLS"\n{FIT}epsilon = 1.0\n[options]\nmargins = true\n',
             "has 'margins', which is not an option",
         ),
