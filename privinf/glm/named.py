@@ -96,9 +96,9 @@ class OneFamily(GLM):
         read.
 
         With an empty text, a fit can still fail to converge, because convergence depends on the rows and on
-        the noise. Options such as ``margins=True`` leave less of the budget for the coefficients. One of 30
-        simulated fits of `Logit` with ``margins=True`` did not converge (8,000 rows, 7 coefficients, 18% of
-        the responses 1, epsilon 1, delta 1e-6).
+        the noise. In a simulation of 90 tables (8,000 rows, 7 coefficients, 18% of the responses 1, epsilon
+        1, delta 1e-6), the fit of `Logit` to one table did not converge, with and without ``margins=True``.
+        That option leaves less of the budget for the coefficients.
 
         Examples
         --------

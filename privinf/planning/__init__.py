@@ -26,7 +26,16 @@ from privinf.planning.people import (
     checked_case,
     floor_widths,
 )
-from privinf.planning.study import ESTIMATORS, Aim, Cell, Goal, most_fits, simulated, variants
+from privinf.planning.study import (
+    ESTIMATORS,
+    Aim,
+    Cell,
+    Goal,
+    most_fits,
+    named_coefficient,
+    simulated,
+    variants,
+)
 from privinf.plotting import FAINT, INK, name_rows, new_axes, quiet
 from privinf.progress import progress_bar
 from privinf.schema import Schema
@@ -137,7 +146,8 @@ class Study:
         ----------
         effect : float or mapping of str to float
             True coefficient under the alternative, in the units of the data: one number for all coefficients,
-            or a mapping from names of coefficients to numbers.
+            or a mapping from names of coefficients to numbers. The name of a level, such as "Yes" for
+            ``smoker[T.Yes]``, or of a factor with two levels, such as "smoker", can be used instead.
 
         Returns
         -------
@@ -170,7 +180,8 @@ class Study:
             ``result.wald_test_terms()``.
         effect : float or mapping of str to float
             True coefficients under the alternative, in the units of the data: one number for all coefficients
-            of the term, or a mapping from their names to numbers. Coefficients that the mapping lacks are 0.
+            of the term, or a mapping from their names, or from levels, to numbers. Coefficients that the
+            mapping lacks are 0.
 
         Returns
         -------
@@ -203,7 +214,7 @@ class Study:
         effects = effect if isinstance(effect, Mapping) else dict.fromkeys(names, effect)
         sizes = np.zeros(len(names))
         for name, value in effects.items():
-            sizes[names.index(check_choice(name, tuple(names), "effect"))] = check_number(value, "effect")
+            sizes[names.index(named_coefficient(name, names, "effect"))] = check_number(value, "effect")
         powers = {cell.name: cell.joint_power(chosen, sizes, self.case.alpha) for cell in self.cells}
         return pd.Series(powers, name="power", dtype=np.float64)
 
@@ -558,7 +569,7 @@ class Study:
         return float(2.0 * norm.isf(self.case.alpha / 2.0))
 
     def _named(self, name: object) -> str:
-        return str(check_choice(name, self.case.which, "coefficient"))
+        return named_coefficient(name, self.case.which, "coefficient")
 
 
 @error_boundary

@@ -492,6 +492,23 @@ def _cell(name: str, case: Case, fits: list[Floats], cannot: str | None, reason:
     )
 
 
+def named_coefficient(name: object, names: Sequence[str], argument: str) -> str:
+    """Return the coefficient of this name; a level or a factor with two levels also names its coefficient.
+
+    ArgumentError if no coefficient, or more than one, has the name.
+    """
+    if isinstance(name, str) and name not in names:
+        short = [
+            full
+            for full in names
+            if full.endswith((f"[T.{name}]", f"[{name}]"))
+            or ("[" in full and full.partition("[")[0] in (name, f"C({name})"))
+        ]
+        if len(short) == 1:
+            return short[0]
+    return str(check_choice(name, tuple(names), argument))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """Goal of a study: a width of the interval, or the power to detect an effect.
@@ -551,7 +568,7 @@ class Aim:
         planned = (
             case.which
             if coefficient is None
-            else (str(check_choice(coefficient, case.which, "coefficient")),)
+            else (named_coefficient(coefficient, case.which, "coefficient"),)
         )
         return cls(
             estimator=chosen,

@@ -299,6 +299,11 @@ def left_out(full: Context, names: Sequence[str], restricted: Context, fewer: Se
     ]
     if responses[0] is None or responses[0] != responses[1]:
         raise ArgumentError("the two fits have different responses: compare two fits of the same response")
+    if set(fewer) == set(names):
+        raise ArgumentError(
+            "both fits have the same columns, so there is nothing to test: pass a fit without the columns to "
+            "be tested, of the same pi.Moments release"
+        )
     if not set(fewer) < set(names):
         raise ArgumentError(
             f"the other fit must be nested in this fit, but its columns ({', '.join(fewer)}) are not a part "

@@ -20,7 +20,7 @@ from privinf.results.delegation import delegated
 from privinf.results.fit_statistics import FitStatistics
 from privinf.results.hypotheses import LinearTests
 from privinf.results.prediction import Predictions
-from privinf.results.rendering import NO_ANOVA, SummaryColumn, coded_response, unavailable
+from privinf.results.rendering import NO_ANOVA, NamedStrengths, SummaryColumn, coded_response, unavailable
 from privinf.results.resampling import Resampling
 from privinf.results.score_inference import ScoreTests
 from privinf.results.wald import Inference
@@ -143,6 +143,8 @@ class FittedResult(Cautious):
     def weakly_identified(self) -> pd.Series[float]:
         """Weakly identified coefficients, by name, with their strengths; empty where there are none.
 
+        In a condition, the series is false if it is empty: ``if result.weakly_identified: ...``.
+
         A strength is the slope of the coefficient's score in standard deviations of the noise of this slope.
         The posterior of a logistic or Poisson fit has the bias by its prior instead, in posterior standard
         deviations, which 90% of its draws do not exceed. It is nan, and all coefficients are listed, where
@@ -151,7 +153,7 @@ class FittedResult(Cautious):
 
         The constant is listed, whatever its strength, if it contains the slope of a listed column.
         """
-        return self._inference.weakness
+        return NamedStrengths(self._inference.weakness)
 
     @property
     def release(self) -> Release | None:

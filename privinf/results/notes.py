@@ -84,8 +84,8 @@ OUTSIDE_OUTCOME = (
     "[1, 2], and write I({} == 2) as the response in the formula"
 )
 OUTSIDE_STATUS = (
-    "about {:.0%} of the values of the status {!r} are neither 0 nor 1, and values above 1 counted as "
-    "events: declare the two values of the status as levels, the event second"
+    "according to noisy counts, about {:.0%} of the values of the status {!r} are neither 0 nor 1, and "
+    "values above 1 counted as events: declare the two values of the status as levels, the event second"
 )
 AT_AN_END = (
     "nearly all values of {} lie at one end of their public bounds, or are clipped to it: check these bounds "
@@ -291,7 +291,8 @@ def clipped_texts(
 def _of_values(shares: Mapping[str, float]) -> str:
     """Return shares outside of bounds, one column or more, as the subject of a sentence."""
     parts = [f"{float(share):.0%} of the values of {name!r}" for name, share in shares.items()]
-    return f"about {', '.join(parts[:-1])}{' and ' * (len(parts) > 1)}{parts[-1]}"
+    listed = f"{', '.join(parts[:-1])}{' and ' * (len(parts) > 1)}{parts[-1]}"
+    return f"according to noisy counts, about {listed}"
 
 
 def with_imputation(notes: Iterable[str | Note]) -> tuple[Note, ...]:

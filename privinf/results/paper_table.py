@@ -16,7 +16,7 @@ from privinf.error_boundary import POSITIONAL, error_boundaries, error_boundary,
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.export import Export, caution_kinds
 from privinf.results.fitted import FittedResult
-from privinf.results.rendering import FLAG_MARK, latex
+from privinf.results.rendering import FLAG_MARK, UnavailableFormats, latex
 from privinf.results.summary import Flags, flags_of
 from privinf.typing import PaperCells
 from privinf.validation import check_choice, check_count, check_flag, check_fraction
@@ -100,7 +100,7 @@ class PaperTable:
 
 
 @error_boundaries
-class PortablePaperTable:
+class PortablePaperTable(UnavailableFormats):
     """A result that is one table of a paper, in LaTeX and in HTML; its class has `_paper_table`."""
 
     __slots__ = ()

@@ -78,6 +78,13 @@ class PvalueBound(float):
     __str__ = __repr__
 
 
+class NamedStrengths(pd.Series):
+    """A Series that is false if it is empty, so that ``if result.weakly_identified:`` works."""
+
+    def __bool__(self) -> bool:  # type: ignore[misc,override]
+        return len(self) > 0
+
+
 class PvalueFrame(pd.DataFrame):
     """A DataFrame with columns of p-values, of which those that are bounds print with "<="."""
 
@@ -406,6 +413,10 @@ NO_WORD = (
 )
 NO_CSV = "write result.summary().as_csv() into a file, or call result.tidy().to_csv(path)"
 NO_EXCEL = "call result.tidy().to_excel(path)"
+NO_FRAME = "call result.tidy(), which returns a DataFrame"
+NO_MARKDOWN = "call result.tidy().to_markdown(), which needs the package tabulate, or result.to_html()"
+NO_WORD_OF_TABLE = "write result.to_html() into a file with the ending .html, which Word opens"
+NO_CSV_OF_TABLE = "call result.tidy().to_csv(path)"
 NO_SUMMARY2 = "call result.summary(), or pi.summary_col([result, ...]) for several fits side by side"
 NO_OPTIMIZER = (
     "no likelihood was optimized; `identification` and the notes show whether the release was strong enough"
@@ -438,6 +449,20 @@ def coded_response(name: str, level: object) -> str:
     return f"{name}, 1 = {level!r}"
 
 
+class UnavailableFormats:
+    """Formats that users may expect of a result without coefficients; each raises with the remedy."""
+
+    __slots__ = ()
+
+    to_word = unavailable("to_word", NO_WORD_OF_TABLE)
+    to_docx = unavailable("to_docx", NO_WORD_OF_TABLE)
+    to_csv = unavailable("to_csv", NO_CSV_OF_TABLE)
+    to_excel = unavailable("to_excel", NO_EXCEL)
+    to_frame = unavailable("to_frame", NO_FRAME)
+    to_dataframe = unavailable("to_dataframe", NO_FRAME)
+    to_markdown = unavailable("to_markdown", NO_MARKDOWN)
+
+
 class UnavailableAttributes:
     """Attributes of statsmodels' results that a result without rows lacks; each raises with the reason."""
 
@@ -465,6 +490,9 @@ class UnavailableAttributes:
     to_docx = unavailable("to_docx", NO_WORD)
     to_csv = unavailable("to_csv", NO_CSV)
     to_excel = unavailable("to_excel", NO_EXCEL)
+    to_frame = unavailable("to_frame", NO_FRAME)
+    to_dataframe = unavailable("to_dataframe", NO_FRAME)
+    to_markdown = unavailable("to_markdown", NO_MARKDOWN)
     summary2 = unavailable("summary2", NO_SUMMARY2)
     resid_working = unavailable("resid_working", ROWS_STAY)
     pearson_chi2 = unavailable("pearson_chi2", ROWS_STAY)

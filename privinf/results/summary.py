@@ -533,7 +533,7 @@ def _target_facts(result: FittedResult) -> list[Fact]:
     target = result.target if result.target != "population" else clipped
     facts = [("Target:", target)] if target else []
     margins = margins_fact(result._context.ranked)
-    facts += [("Average margins:", margins)] if margins else []
+    facts += [("get_margeff() needs:", margins)] if margins else []
     facts += [(MISSING_LABEL, IMPUTED_VALUE)] if result._context.imputed else []
     facts += [(MISSING_LABEL, DROPPED_VALUE)] if result._context.complete is not None else []
     for assumption, fact in ((Assumptions.PUBLIC_PLACES, ORDER), (Assumptions.DATA_BOUNDS, DATA_BOUNDS)):

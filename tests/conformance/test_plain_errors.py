@@ -53,6 +53,11 @@ def test_a_call_that_does_not_fit_states_the_remedy(call, text):
         (pi.stats, "f_oneway", "use anova_oneway"),
         (pi.stats, "spearmanr", "no rank correlation"),
         (pi.survival, "KaplanMeierFitter", "did you mean 'KaplanMeier'"),
+        (pi, "KaplanMeier", "use privinf.survival.KaplanMeier$"),
+        (pi, "crosstab", "use privinf.stats.crosstab$"),
+        (pi, "CoxPH", "use privinf.PHReg"),
+        (pi, "WLS", "weights='w'"),
+        (pi, "MNLogit", "a column of 0 and 1 for each level"),
         (pi.stats, "zzzz", "has no attribute 'zzzz'$"),
     ],
 )

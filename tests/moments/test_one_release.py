@@ -285,6 +285,8 @@ def test_nested_fits_are_compared_by_the_law_of_the_noise(release):
     assert (statistic, pvalue, df) == (pytest.approx(found.statistic), pytest.approx(found.pvalue), 3)
     with pytest.raises(ArgumentError, match="larger fit"):
         fewer.compare_f_test(full)
+    with pytest.raises(ArgumentError, match="same columns, so there is nothing to test"):
+        full.compare_f_test(full)
     with pytest.raises(ArgumentError, match="response"):
         full.compare_f_test(release.regress("b ~ a"))
     with pytest.raises(ArgumentError, match=r"different releases.*wald_test\('C\(g\)\[T.mid\] = C"):

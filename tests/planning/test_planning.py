@@ -237,6 +237,10 @@ def test_joint_power_is_that_of_the_wald_test_of_a_term():
     both = study.joint_power("C(region)", dict.fromkeys(names, 1.0))["MomentOLS"]
     assert both == study.joint_power("C(region)", 1.0)["MomentOLS"]
     assert 0.05 < study.joint_power("C(region)", {names[0]: 0.5})["MomentOLS"] < both
+    assert study.joint_power("C(region)", {"s": 0.5}).equals(study.joint_power("C(region)", {names[0]: 0.5}))
+    assert list(study.power({"w": 0.5}).index) == ["C(region)[T.w]"]
+    with pytest.raises(ArgumentError, match="coefficient="):  # a factor with several coefficients
+        study.power({"region": 0.5})
     distance = np.array([1.0, 1.0]) @ np.linalg.solve(test.covariance, [1.0, 1.0])
     expected = ncx2.sf(chi2.isf(0.05, 2), 2, distance)
     assert test.power(np.ones(2), 0.05) == pytest.approx(expected, abs=0.005)

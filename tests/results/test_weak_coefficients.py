@@ -182,6 +182,7 @@ def test_a_flagged_fit_in_which_no_coefficient_is_hidden_is_not_condemned(moment
     weak = replace(strong.identification, weak=True)
     result = strong._with(strong.estimate, replace(strong._context, identification=weak))
     assert len(result.weakly_identified) == 0
+    assert not result.weakly_identified
     assert told(result.conf_int)[1] == []
     assert len(told(lambda: result.wald_test("x = z = 0"))[1]) == 1
     assert result.cautions == ()
@@ -203,6 +204,7 @@ def test_it_survives_a_file(tmp_path, moments, scores):
     moments.save(tmp_path / "small.npz", records=False)
     small = pi.load_results(tmp_path / "small.npz")  # without the equation: the fit as a whole
     assert list(small.weakly_identified.index) == list(small.names)
+    assert small.weakly_identified
     assert small.weakly_identified.isna().all()
 
 
