@@ -84,6 +84,7 @@ class Labels:
     MEANS_OF_COLUMNS: Final = "means of columns"
     MEANS_OF_COLUMNS_AGAIN: Final = "means of columns, again"
     MEANS_IN_PLAY: Final = "means of columns in play"
+    MEANS_OF_COLUMNS_OF_SITE: Final = "means of columns at one site"
 
     # debiased lasso: the sparse fit
     SELECTION: Final = "selection"

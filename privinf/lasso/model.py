@@ -470,9 +470,10 @@ class DebiasedLasso(Model[LassoModelOptions]):
         precision : {"pooled", "machine"}
             Which rows the nodewise regressions of heterogeneous fits use. With "pooled" (default) the
             nodewise regressions are fitted to the rows of all sites. With "machine" they are fitted to the
-            rows of each site separately, for sites whose columns have different distributions but similar
-            means. Logistic fits always use the rows of each site, because the weights of the rows depend on
-            the site's coefficients.
+            rows of each site separately, for sites whose columns have different distributions. The fit then
+            releases the means of the columns at each site, and centers the columns there. Logistic fits
+            always use the rows of each site, because the weights of the rows depend on the site's
+            coefficients.
         precision_sparsity : int, optional
             Number of other columns (neighbors) that each nodewise regression uses, in addition to the
             selected columns (double selection). By default, a linear fit uses the largest number from 4 to 40

@@ -69,6 +69,7 @@ MOST_SPREAD = 3.0
 TWO_CELLS = 0.9  # share of all residuals in two cells from which on a response is taken to have two values
 # A Gram matrix shrinks rows to |x|^2 <= 1.4 k: k columns in units of their sizes have |x|^2 = k on average.
 GRAM_ROOM = 1.4
+FARTHEST_MEAN = 2.0  # of a column at a site, in units of its size
 UNCLIPPED = 1e12  # means "not clipped" without noise: no sum of records comes near it
 NORMAL_NODES, NORMAL_WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
 NORMAL_WEIGHTS = NORMAL_WEIGHTS / NORMAL_WEIGHTS.sum()  # made to add up to 1: probabilities of the nodes
@@ -322,6 +323,24 @@ class ResidualSizes:
         far = float(edges[min(int(two[-1]), len(edges) - 1)]) if cells[two].sum() > TWO_CELLS else 0.0
         middle = float(histogram_quantile(counts, edges, ONE_SD))
         return cls(middle, math.sqrt(float(cells @ middles**2)), far)
+
+
+def mean_of_clipped(means: Floats, bound: float) -> tuple[Floats, Floats]:
+    """Return means of normal numbers of sd 1 whose values, clipped at `bound`, have these means.
+
+    Also the slopes of clipped means in means. Means are kept between plus and minus `FARTHEST_MEAN`.
+
+    Notes
+    -----
+    **Privacy.** Post-processing.
+    """
+    grid = np.linspace(-FARTHEST_MEAN, FARTHEST_MEAN, 401)
+    low, high = -bound - grid, bound - grid
+    density = np.exp(-0.5 * np.square([low, high])) / math.sqrt(2.0 * math.pi)
+    inside = ndtr(high) - ndtr(low)
+    clipped = grid * inside + density[0] - density[1] + bound * (ndtr(-high) - ndtr(low))
+    found = np.interp(means, clipped, grid)
+    return found, np.interp(found, grid, inside)
 
 
 def gram_norm(size: int, rho: float) -> float:

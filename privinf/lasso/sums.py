@@ -48,7 +48,7 @@ from privinf.errors import NotAvailableError
 from privinf.federation import NoisyGram
 from privinf.federation.planned import site_number
 from privinf.lasso.precision import standing_out, steadied
-from privinf.lasso.radii import UNCLIPPED, ResidualSizes, Weights, scale_of_squares
+from privinf.lasso.radii import UNCLIPPED, ResidualSizes, Weights, mean_of_clipped, scale_of_squares
 from privinf.lasso.rows import SparseUnits
 from privinf.typing import Flags, Floats, Integers, PlainValue
 from privinf.wire import Labels, Statistics
@@ -262,6 +262,22 @@ class SparseSums:
         sd = np.broadcast_to(self.mean_sd, self.units.scale.shape).copy()
         sd[columns] = self._mean_sd(noisy) * self.units.scale[columns]
         self.mean_sd = sd
+
+    def column_means(self, columns: Integers, rho: float, bound: float | None) -> tuple[Floats, Floats]:
+        """Return the means of columns, in their units, and the sds of their noise; nothing moves.
+
+        With a bound every column is clipped, so that m of p means cost m / p of all, and the means are those
+        of normal columns of size 1 whose clipped values have the released means. Without one, rows are
+        shrunk: then a few means can cost as much as all.
+        """
+        label = Labels.MEANS_OF_COLUMNS_OF_SITE
+        if bound is None or math.isinf(rho):
+            noisy = self._shrunk_means(columns, rho, label)
+            return noisy.mean, np.broadcast_to(self._mean_sd(noisy), noisy.mean.shape)
+        args = self.args((), np.empty(0), columns=columns, bound=bound)
+        noisy = self.release(Statistics.COLUMN_SUMS, args, rho, label)
+        means, slopes = mean_of_clipped(noisy.mean, bound)
+        return means, self._mean_sd(noisy) / slopes
 
     def center_residual(
         self, support: Sequence[int], beta: Floats, bound: float, rho: float, label: str

@@ -822,6 +822,15 @@ lasso(
     accounting="per-interval",
     rows=300,
 )
+lasso(
+    "heterogeneous, own precision",
+    heterogeneous=True,
+    shared_sparsity=1,
+    parties=True,
+    epsilon=200.0,
+    precision="machine",
+    rows=300,
+)
 lasso("logistic", family="binomial", epsilon=200.0, rows=300)
 lasso(
     "logistic, parties, selected",

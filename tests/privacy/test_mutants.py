@@ -764,6 +764,13 @@ MUTANTS = {
         Mutant("mechanisms.peeling", "_times", "float_down(exact(rho) * times)", "float_down(exact(rho))"),
         of_fit("peeling of two vectors"),
     ),
+    # nodewise regressions of a site's own
+    "means of a site's columns beside the whole price of its Gram matrix": (
+        Mutant(
+            "lasso.heterogeneous.site_effects", "SiteGrams._center", "return 1.0 - OWN_MEANS", "return 1.0"
+        ),
+        of_fit("DebiasedLasso heterogeneous, own precision"),
+    ),
     "roundings of picks uncharged": (
         Mutant("mechanisms.peeling", "solve_peeling_scale", "roundings * grid_step(scale) if", "0.0 if"),
         of_roundings,

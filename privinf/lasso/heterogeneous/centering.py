@@ -16,6 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
+from privinf.lasso.heterogeneous.own_columns import SiteCenter
 from privinf.lasso.precision import standing_out
 from privinf.lasso.sums import SparseSums
 from privinf.typing import Floats
@@ -52,25 +53,41 @@ class CenteredSite:
     residual_sd : float
         Standard deviation of the noise of the mean of the residuals; 0 where none was released.
     column_sd : ndarray, shape (p,), or float
-        Standard deviations of the noise of the means of columns, in the units of the columns.
+        Standard deviations of the noise of the means of columns, in the units of the columns: of the means of
+        all rows, which sites share.
+    own_variance : ndarray, shape (p,), or float
+        Variances of what the site's own means leave; 0 where columns are not centered at them.
     """
 
     sums: SparseSums
     residual_sd: float
     column_sd: Floats | float
+    own_variance: Floats | float
 
     def form_variance(self, forms: Floats) -> Floats:
-        """Return variances of the means of k forms, shape (p, k), due to the noise of the columns' means."""
+        """Return variances of the means of k forms, shape (p, k), due to the noise that sites share."""
         variances = np.broadcast_to(np.square(self.column_sd), len(forms))
         return np.asarray(variances @ np.square(forms))
 
+    def own_form_variance(self, forms: Floats) -> Floats:
+        """Return variances of the means of k forms, shape (p, k), due to the site's own center."""
+        return np.asarray(np.broadcast_to(self.own_variance, len(forms)) @ np.square(forms))
+
 
 def center_sites(
-    pooled: SparseSums, sites: Mapping[str, SparseSums], fits: Mapping[str, SparsePoint], rho: float
+    pooled: SparseSums,
+    sites: Mapping[str, SparseSums],
+    fits: Mapping[str, SparsePoint],
+    centers: Mapping[str, SiteCenter],
+    rho: float,
+    *,
+    moved: bool,
 ) -> dict[str, CenteredSite]:
     """Return the sites with residuals centered at means that are released at a price; at 0 none are.
 
-    The units of columns are those of `pooled`, the constants those of the sites.
+    The units of columns are those of `pooled`, the constants those of the sites. Columns move to the
+    `centers` of the sites that have one; if they were there during the fits (`moved`), the constants are
+    theirs, else they move along.
 
     Notes
     -----
@@ -81,13 +98,20 @@ def center_sites(
         fit = fits[name]
         units = replace(pooled.units, intercept=sums.units.intercept, y_limit=sums.units.y_limit)
         own = replace(sums, units=units)
+        own_variance: Floats | float = 0.0
+        if name in centers:
+            center = centers[name]
+            own = center.centered(own) if moved else center.with_constant(own, fit.support, fit.beta)
+            own_variance = center.left
         sd = 0.0
         if rho > 0.0:
             bound = CONSTANT_CLIP * fit.scale
             label = Labels.MEAN_OF_RESIDUALS
             sd = own.center_residual(fit.support, fit.beta, bound, rho, label)
         column_sd = pooled.mean_sd / units.scale
-        centered[name] = CenteredSite(sums=own, residual_sd=sd, column_sd=column_sd)
+        centered[name] = CenteredSite(
+            sums=own, residual_sd=sd, column_sd=column_sd, own_variance=own_variance
+        )
     return centered
 
 

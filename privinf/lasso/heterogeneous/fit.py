@@ -4,11 +4,13 @@
    cost m / p of the total. Their correlations: `site_grams`.
 2. u: columns selected and fitted on all rows, the sites' own parts being noise, and each site with a constant
    of its own, the mean of its residuals, which moves with the fit: `move_constants`.
-3. v_i: columns selected on the residuals of site i in blocks, each fitted before the next, and its constant
+3. With nodewise regressions of each site, its columns are centered at their means there, if the means of all
+   columns are precise; otherwise those of the regressions, after step 4: `site_centers`.
+4. v_i: columns selected on the residuals of site i in blocks, each fitted before the next, and its constant
    after them: `own_fits`.
-4. Means of the columns in the scores, in units of their sizes (under a joint budget), and of each site's
+5. Means of the columns in the scores, in units of their sizes (under a joint budget), and of each site's
    residuals: `center_sites`.
-5. Means of the forms w_j'x of the targets at every site: `form_means`. Scores of single targets, their slopes
+6. Means of the forms w_j'x of the targets at every site: `form_means`. Scores of single targets, their slopes
    and variances; nodewise regressions have the site's selected columns in them: `site_scores`.
 
 Sizes of residuals only set clips.
@@ -140,9 +142,23 @@ def site_fits(
     p = len(pooled.units.scale)
     size = interval_columns(shared_sparsity, own_sparsity, extra, neighbors)
     pooled.size_columns(range(p), SIZES * budget.scales * p / size, SIZE_CLIP)
-    grams = site_grams(pooled, sites, budget.gram, size, joint=joint, own_precision=own_precision)
+    grams = site_grams(
+        pooled,
+        sites,
+        budget.gram,
+        size,
+        joint=joint,
+        own_precision=own_precision,
+        own_centers=own_precision and means.columns > 0.0,
+    )
     sites = {name: replace(sums, units=copy(sums.units)) for name, sums in sites.items()}
     shared = _shared(pooled, sites, grams, budget, means.constant, shared_sparsity, extra[0])
+    grams.center_early()
+    moved = bool(grams.centers)
+    sites = {
+        name: grams.centers[name].with_constant(sums, shared.support, shared.beta) if moved else sums
+        for name, sums in sites.items()
+    }
     scale_prices = BLOCK_SCALE_SHARE * budget.scales, FINAL_SCALE_SHARE * budget.scales
     fits = own_fits(
         sites,
@@ -163,7 +179,7 @@ def site_fits(
     correlations = grams.precision(members)
     if means.score_columns > 0.0:
         pooled.center_again(means.score_columns, np.unique(np.concatenate(list(members.values()))))
-    centered = center_sites(pooled, sites, fits, means.last_constant)
+    centered = center_sites(pooled, sites, fits, grams.centers, means.last_constant, moved=moved)
     prices = ScorePrices.from_prices(budget.slopes, budget.score)
     scores = site_scores(
         centered,
@@ -184,7 +200,7 @@ def site_fits(
         fits=fits,
         debiased=scores.debiased,
         differs=scores.differs,
-        spreads=scores.spreads,
+        spreads={name: center.spread for name, center in grams.centers.items()} or scores.spreads,
         between=scores.between,
     )
 

@@ -18,25 +18,24 @@ between sites, D, the mean of d d' over sites, d being the means of a site's col
 orthogonal to the selected columns in the sum of both parts, so that an error b of the coefficients leaves
 ``w_j'D b``, the mean over sites of ``f d'b``. With means d of variance t^2 for each column, its variance is
 ``t^2 |b|^2`` times the mean square of f over the number of sites. It is counted as an error of the nodewise
-regression, with the stated variance of b.
+regression, with the stated variance of b. Regressions of each site's own are of columns that are centered at
+their means at the site (`privinf.lasso.heterogeneous.own_columns`): D is then due to noise alone. The
+variances of what these centers leave are known, and are the least prior variances of the means of forms.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from privinf.lasso.heterogeneous.centering import CenteredSite
-from privinf.lasso.precision import standing_out
+from privinf.lasso.heterogeneous.shrinking import kept_shares, significant_spread, variance_of_means
 from privinf.lasso.sums import released_form_means
 from privinf.typing import Floats
 
 FORM_MEAN_CLIP = 3.0  # forms have mean square 1; for their means they are clipped here
-SINGLE = 3.0  # sds of its noise from which a single mean stands out
-SIGNIFICANT = 3.0  # standard normal number from which the means of a site differ
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -91,9 +90,11 @@ def form_means(
     """
     names = list(sites)
     start = {name: sites[name].form_variance(forms[name]) for name in names}
+    own = np.array([sites[name].own_form_variance(forms[name]) for name in names])
     zero = dict.fromkeys(names, np.zeros(forms[names[0]].shape[1]))
     if rho <= 0.0:
-        return FormMeans(offsets=zero, left=start, between=zero, spreads=dict.fromkeys(names, 0.0))
+        left = {name: start[name] + row for name, row in zip(names, own, strict=True)}
+        return FormMeans(offsets=zero, left=left, between=zero, spreads=dict.fromkeys(names, 0.0))
     released = [_released(sites[name], forms[name], rho) for name in names]
     means = np.array([mean for mean, _ in released])
     variances = np.array([np.square(sd) for _, sd in released])
@@ -103,11 +104,8 @@ def form_means(
     shared = np.square(weights) * variances
     noise = np.square(1.0 - weights) * variances + shared.sum(axis=0) - shared
     lengths = np.array([np.square(forms[name]).sum(axis=0) for name in names])
-    columns = _variance_of_means(apart, noise, lengths, joint=joint)
-    prior = columns * lengths
-    share = np.divide(prior, prior + noise, out=np.ones_like(prior), where=noise > 0.0)
-    single = 1.0 - SINGLE**2 * noise / np.maximum(np.square(apart), np.finfo(np.float64).tiny)
-    share = np.maximum(share, single)
+    columns = variance_of_means(apart, noise, lengths, joint=joint)
+    share = kept_shares(apart, noise, np.maximum(columns * lengths, own))
     offsets = share * apart
     squares = np.square(offsets)
     if not own_precision:
@@ -117,7 +115,7 @@ def form_means(
         left={name: start[name] + row for name, row in zip(names, share * noise, strict=True)},
         between=dict(zip(names, columns * squares, strict=True)),
         spreads={
-            name: _spread(*site)
+            name: significant_spread(*site)
             for name, *site in zip(names, apart, noise + 1.0 / rows, lengths, strict=True)
         },
     )
@@ -126,24 +124,3 @@ def form_means(
 def _released(site: CenteredSite, forms: Floats, rho: float) -> tuple[Floats, Floats]:
     used = np.flatnonzero(forms.any(axis=1))
     return released_form_means(site.sums, used.tolist(), forms[used], FORM_MEAN_CLIP, rho)
-
-
-def _variance_of_means(apart: Floats, noise: Floats, lengths: Floats, *, joint: bool) -> Floats:
-    """Return the variance of the means of a column, (k,), as far as deviations stand out of the noise.
-
-    From all targets, or for each target from its own deviations at all sites.
-    """
-    axis = None if joint else 0
-    excess = (np.square(apart) - noise).sum(axis=axis)
-    sd = np.sqrt(2.0 * np.square(noise).sum(axis=axis))
-    steady = standing_out(np.atleast_1d(np.maximum(excess, 0.0)), np.atleast_1d(sd))
-    return np.broadcast_to(steady / np.atleast_1d(lengths.sum(axis=axis)), apart.shape[1:])
-
-
-def _spread(apart: Floats, noise: Floats, lengths: Floats) -> float:
-    """Return the sd of a column's mean at a site, from the means of k forms; 0 unless it is significant."""
-    size = 2.0 / (9.0 * len(apart))  # a mean of k squares to the power 1/3 is normal (Wilson and Hilferty)
-    normal = (float(np.mean(np.square(apart) / noise)) ** (1.0 / 3.0) - 1.0 + size) / math.sqrt(size)
-    if normal < SIGNIFICANT:
-        return 0.0
-    return math.sqrt(max(float((np.square(apart) - noise).sum()), 0.0) / float(lengths.sum()))

@@ -294,7 +294,8 @@ def check_site_plan(
     else:
         parts = check_shares(shares, [field.name for field in fields(SiteBudget)])
     columns = interval_columns(shared, own_sparsity, extra, neighbors)
-    counts = factors(targets, p, columns, joint=joint, own_precision=own_precision)
+    own_centers = own_precision and centered
+    counts = factors(targets, p, columns, joint=joint, own_precision=own_precision, own_centers=own_centers)
     price = {name: share / (counts[name] if joint else 1.0) for name, share in parts.items()}
     total = sum(price[name] * counts[name] for name in price)
     if not joint:  # an interval pays for its columns, as for their sizes, and for its own form
@@ -344,14 +345,16 @@ def _check_selections(shared_sparsity: int | None, sparsity: int, p: int) -> int
     return shared
 
 
-def factors(targets: int, p: int, columns: int, *, joint: bool, own_precision: bool) -> dict[str, float]:
+def factors(
+    targets: int, p: int, columns: int, *, joint: bool, own_precision: bool, own_centers: bool
+) -> dict[str, float]:
     """Return the price of each part relative to one interval, which uses the given number of columns."""
     counts = dict.fromkeys((field.name for field in fields(SiteBudget)), 1.0)
     return counts | {
         "neighbours": float(targets),
         "slopes": MEAN_SHARE + (1.0 - MEAN_SHARE) * targets,
         "score": float(targets),
-        "gram": gram_factor(p, columns, joint=joint, own_precision=own_precision),
+        "gram": gram_factor(p, columns, joint=joint, own_precision=own_precision, own_centers=own_centers),
         "scales": 1.0 - SIZES + SIZES * p / columns,
     }
 

@@ -39,7 +39,9 @@ If the means of columns differ between sites, the form w_j'x has a mean of its o
 this mean is a bias. Means of forms are therefore released at every site too, and are subtracted in the score:
 `privinf.lasso.heterogeneous.means`. The products of what is left of both means are counted. Without these
 means coverage was 0.70 instead of 0.95 where the means of columns differed by 0.2 standard deviations, and
-0.51 instead of 0.88 for 0.5 (60 columns, six sites of 4,000 rows, epsilon 0.8 for each interval).
+0.51 instead of 0.88 for 0.5 (60 columns, six sites of 4,000 rows, epsilon 0.8 for each interval). Nodewise
+regressions of each site use columns that are centered at their means there
+(`privinf.lasso.heterogeneous.own_columns`).
 
 With nodewise regressions of each site, only the first is left. A target's slope also differs from the
 average slope because of the shape of its column. This error counts as independent between sites: it is a

@@ -26,6 +26,14 @@ from privinf.lasso.fit import (
     still_moving,
 )
 from privinf.lasso.heterogeneous.centering import move_constants
+from privinf.lasso.heterogeneous.own_columns import (
+    OWN_MEANS,
+    SiteCenter,
+    precise_centers,
+    scaled,
+    site_centers,
+    with_sizes,
+)
 from privinf.lasso.precision import Correlations, correlations, whitening
 from privinf.lasso.radii import best_step_radii, gram_norm, scale_of_squares
 from privinf.lasso.sums import SparseSums
@@ -348,6 +356,10 @@ class SiteGrams:
         Largest number of columns that one interval uses.
     joint, own_precision : bool
         Whether one budget is for everything; whether nodewise regressions are each site's own.
+    own_centers : bool
+        Whether a site's own matrix is of columns that are centered at their means at the site.
+    centers : mapping of str to SiteCenter
+        Released means of columns at the sites; empty until they are released.
 
     Notes
     -----
@@ -360,6 +372,8 @@ class SiteGrams:
     size: int
     joint: bool
     own_precision: bool
+    own_centers: bool
+    centers: Mapping[str, SiteCenter]
     _site_correlations: dict[str, Correlations]
 
     def shared_root(self, support: Sequence[int]) -> Whitening:
@@ -372,41 +386,84 @@ class SiteGrams:
         """Return the same of a site's columns; `share` is that of this refit among all its refits."""
         if self.joint:
             price = OWN_PART * share * self.price
-            return whitener(self._part(self.sites[name], columns, price), columns)
+            return whitener(self._part(self._sums(name), columns, price), columns)
         return whitener(self._all(name if self.own_precision else ""), columns)
 
     def precision(self, members: Mapping[str, Sequence[int]]) -> dict[str, Correlations]:
         """Return correlations among every site's members: columns of fits, targets, neighbors."""
         if not self.joint:
             return {name: self._all(name if self.own_precision else "") for name in members}
-        price = (1.0 - SHARED_PART - OWN_PART) * self.price
+        price = self._precision_price
         if self.own_precision:
-            return {name: self._part(self.sites[name], used, price) for name, used in members.items()}
+            price *= self._center(members, price)
+            return {name: self._own_part(name, used, price) for name, used in members.items()}
         union = sorted({j for used in members.values() for j in used})
         return dict.fromkeys(members, self._part(self.pooled, union, price))
 
     def _all(self, name: str) -> Correlations:
         """Return correlations of all columns, of one site or (no name) of all rows; released once."""
         if name not in self._site_correlations:
-            sums = self.sites.get(name, self.pooled)
             p = len(self.pooled.units.scale)
-            part = 1.0 - SHARED_PART if self.own_precision else 1.0
-            gram, sd = sums.gram(
-                range(p),
-                math.inf,
-                part * self.price * (p / self.size) ** 2,
-                Labels.GRAM_OF_ALL_COLUMNS,
-                bound=COLUMN_CLIP,
+            price = self.price
+            if name:
+                price = self._precision_price
+                price *= self._center(dict.fromkeys(self.sites, range(p)), price)
+            price *= (p / self.size) ** 2
+            label = Labels.GRAM_OF_ALL_COLUMNS
+            gram, sd = self._sums(name).gram(range(p), math.inf, price, label, bound=COLUMN_CLIP)
+            released = correlations(gram, sd)
+            centered = name in self.centers
+            self._site_correlations[name] = (
+                scaled(released, self.centers[name].sizes) if centered else released
             )
-            self._site_correlations[name] = correlations(gram, sd)
         return self._site_correlations[name]
 
+    @property
+    def _precision_price(self) -> float:
+        """Price of the matrices of the nodewise regressions, if there are others."""
+        return (1.0 - SHARED_PART - (OWN_PART if self.joint else 0.0)) * self.price
+
+    def center_early(self) -> None:
+        """Release the means of all columns at every site, where they are used and precise enough.
+
+        With a budget for each interval all of them are used. Under one budget their noise grows with the
+        number of columns: otherwise the means of the columns in nodewise regressions are released later.
+        """
+        p = len(self.pooled.units.scale)
+        rows = min(sums.n for sums in self.sites.values())
+        price = self._precision_price
+        if not self.joint or precise_centers(p, rows, OWN_MEANS * price):
+            self._center(dict.fromkeys(self.sites, range(p)), price)
+
+    def _center(self, members: Mapping[str, Sequence[int]], price: float) -> float:
+        """Release the means of columns at every site, once; return the share of the price that is left."""
+        if not self.own_centers:
+            return 1.0
+        if not self.centers:
+            times = 1.0 if self.joint else len(self.pooled.units.scale) / self.size
+            self.centers = site_centers(self.sites, members, OWN_MEANS * price * times, joint=self.joint)
+        return 1.0 - OWN_MEANS
+
+    def _sums(self, name: str) -> SparseSums:
+        """Return the sums of a site, centered there if its means are released; of all rows without a name."""
+        sums = self.sites.get(name, self.pooled)
+        return self.centers[name].centered(sums) if name in self.centers else sums
+
+    def _own_part(self, name: str, columns: Sequence[int], rho: float) -> Correlations:
+        gram, sd = self._some_columns(self._sums(name), columns, rho)
+        return self._placed(with_sizes(correlations(gram, sd), gram, sd), columns)
+
     def _part(self, sums: SparseSums, columns: Sequence[int], rho: float) -> Correlations:
-        gram, sd = sums.gram(columns, gram_norm(len(columns), rho), rho, Labels.GRAM_OF_SOME_COLUMNS)
+        return self._placed(correlations(*self._some_columns(sums, columns, rho)), columns)
+
+    def _some_columns(self, sums: SparseSums, columns: Sequence[int], rho: float) -> tuple[Floats, float]:
+        return sums.gram(columns, gram_norm(len(columns), rho), rho, Labels.GRAM_OF_SOME_COLUMNS)
+
+    def _placed(self, released: Correlations, columns: Sequence[int]) -> Correlations:
+        """Return correlations of some columns among all, which are uncorrelated otherwise."""
         p = len(self.pooled.units.scale)
         at = np.ix_(columns, columns)
         part = Correlations(np.eye(p), np.zeros((p, p)))
-        released = correlations(gram, sd)
         part.values[at] = released.values
         part.variances[at] = released.variances
         return part
@@ -420,6 +477,7 @@ def site_grams(
     *,
     joint: bool,
     own_precision: bool,
+    own_centers: bool,
 ) -> SiteGrams:
     """Return the releases of a fit; nothing is released yet."""
     return SiteGrams(
@@ -429,16 +487,25 @@ def site_grams(
         size=size,
         joint=joint,
         own_precision=own_precision,
+        own_centers=own_centers,
+        centers={},
         _site_correlations={},
     )
 
 
-def gram_factor(p: int, size: int, *, joint: bool, own_precision: bool) -> float:
-    """Return the price of all Gram matrices relative to one interval, which uses `size` columns."""
+def gram_factor(p: int, size: int, *, joint: bool, own_precision: bool, own_centers: bool) -> float:
+    """Return the price of all Gram matrices relative to one interval, which uses `size` columns.
+
+    Sites' own matrices come with the means of their columns, if columns are centered there (`own_centers`).
+    """
     if joint:
         return 1.0
     all_columns = (p / size) ** 2
-    return SHARED_PART + (1.0 - SHARED_PART) * all_columns if own_precision else all_columns
+    if not own_precision:
+        return all_columns
+    if own_centers:
+        all_columns = OWN_MEANS * p / size + (1.0 - OWN_MEANS) * all_columns
+    return SHARED_PART + (1.0 - SHARED_PART) * all_columns
 
 
 def whitener(released: Correlations, support: Sequence[int]) -> Whitening:
