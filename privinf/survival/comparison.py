@@ -32,7 +32,7 @@ from privinf.results.summary import (
     number,
     privacy_facts,
 )
-from privinf.survival.base import PaperRow, ReleasedSurvival, shown_number
+from privinf.survival.base import PaperRow, ReleasedSurvival, negative_times_notes, shown_number
 from privinf.survival.release import SurvivalRelease
 from privinf.typing import Alternative, Floats, LogRankWeights, SummaryNotes
 from privinf.validation import check_choice, check_flag, check_fraction, check_number
@@ -202,7 +202,7 @@ class LogRankResult(ReleasedSurvival, PortableTest):
 
     @property
     def _notes(self) -> tuple[Note, ...]:
-        notes = [*complete_sample_notes(self.complete)]
+        notes = [*complete_sample_notes(self.complete), *negative_times_notes(self.release)]
         if self.rows[0].name.startswith("hazard ratio"):
             first, second = self.release.groups
             end = float(self.release.edges[-1])
@@ -384,7 +384,7 @@ class HazardRatiosResult(ReleasedSurvival, PortableTest):
 
     @property
     def _notes(self) -> tuple[Note, ...]:
-        notes = [*complete_sample_notes(self.complete)]
+        notes = [*complete_sample_notes(self.complete), *negative_times_notes(self.release)]
         if any(math.isinf(row.high) or row.low == 0.0 for row in self.rows):
             notes.append(Note(UNBOUNDED_NOTE, "must-read"))
         notes += all_events_notes(float(self.release.cells.D.sum()), self.nobs)

@@ -27,7 +27,7 @@ from privinf.results.summary import (
     OBSERVATIONS,
     privacy_facts,
 )
-from privinf.survival.base import PaperRow, ReleasedSurvival, shown_number
+from privinf.survival.base import PaperRow, ReleasedSurvival, negative_times_notes, shown_number
 from privinf.survival.comparison import (
     ONE_GROUP,
     LogRankResult,
@@ -542,6 +542,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         shown = [Note(SHOWN_NOTE)] if self.release.scale > 0.0 else []
         return (
             *complete_sample_notes(self.complete),
+            *negative_times_notes(self.release),
             *early,
             *all_events_notes(float(self._cells.D.sum()), self.nobs),
             Note(f"{INTERVALS_NOTE} {MEDIAN_NOTE}" if self.kind == "survival" else INTERVALS_NOTE, "table"),

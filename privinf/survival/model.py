@@ -13,6 +13,7 @@ from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableErro
 from privinf.fitting.model import HidesRows
 from privinf.results.notes import ALL_EVENTS, hardly_censored
 from privinf.schema import Schema
+from privinf.survival.base import negative_times_texts
 from privinf.survival.comparison import ONE_GROUP, LogRankResult, compared
 from privinf.survival.curves import CurveKind, SurvivalResult
 from privinf.survival.release import SurvivalRelease, release_cells
@@ -218,7 +219,7 @@ class _CurveModel(HidesRows):
         colluding = check_count(max_colluding, "max_colluding", least=0)
         purpose = purpose_of(type(self).__name__, self._rows)
         release = release_cells(self._rows, spending.spending(), self.ledger, purpose, colluding)
-        cautions = warned_status(release, self._rows)
+        cautions = warned(release, self._rows)
         return SurvivalResult(release=release, kind=self.kind, confidence_level=level, cautions=cautions)
 
     def __repr__(self) -> str:
@@ -230,16 +231,20 @@ class _CurveModel(HidesRows):
         raise TypeError("a model with raw rows cannot be pickled: pickle the results instead")
 
 
-def warned_status(release: SurvivalRelease, rows: SurvivalRows) -> tuple[tuple[type[Warning], str], ...]:
-    """Warn if nearly all records have an event and codes above 1 would count as events; return the warning.
+def warned(release: SurvivalRelease, rows: SurvivalRows) -> tuple[tuple[type[Warning], str], ...]:
+    """Warn of codes that count as events or as times; return the warnings.
 
-    A check of the codes would be a release of its own, so the released number of events decides.
+    A check of the codes of the status would be a release of its own. So the released number of events
+    decides: whether nearly all records have an event, and codes above 1 would count as events.
     """
     nobs = release.nobs if release.complete is None else release.complete.rows
-    if not rows.clips_status or not hardly_censored(float(release.cells.D.sum()), nobs):
-        return ()
-    warn(ALL_EVENTS, ChangedTargetWarning)
-    return ((ChangedTargetWarning, ALL_EVENTS),)
+    texts = []
+    if rows.clips_status and hardly_censored(float(release.cells.D.sum()), nobs):
+        texts.append(ALL_EVENTS)
+    texts += negative_times_texts(release)
+    for text in texts:
+        warn(text, ChangedTargetWarning)
+    return tuple((ChangedTargetWarning, text) for text in texts)
 
 
 def purpose_of(name: str, rows: SurvivalRows) -> str:
@@ -482,5 +487,5 @@ def logrank(
     rows = survival_rows(time, status, options)
     account = check_ledger(ledger)
     release = release_cells(rows, spending.spending(), account, purpose_of("logrank", rows), colluding)
-    cautions = warned_status(release, rows)
+    cautions = warned(release, rows)
     return replace(compared(release, weights, exponent, level), cautions=cautions)

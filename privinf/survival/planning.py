@@ -263,7 +263,7 @@ def plan_logrank(
     if intervals > MOST_INTERVALS:
         raise ArgumentError(f"grid= must be at most {MOST_INTERVALS} intervals")
     level = total_mu(spending)
-    cells = SurvivalCells(edges=np.arange(1.0, intervals + 1.0), groups=2, counted=False)
+    cells = SurvivalCells(edges=np.arange(1.0, intervals + 1.0), groups=2, counted=False, negative=True)
     return LogRankPlan(
         hazard_ratio=check_positive(hazard_ratio, "hazard_ratio"),
         survival=check_fraction(survival, "survival"),

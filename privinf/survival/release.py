@@ -19,7 +19,7 @@ from privinf.federation.curator import Curator, TableByPasses
 from privinf.federation.local import LocalSites
 from privinf.inference.survival import CellEstimate, CellNoise
 from privinf.mechanisms.gaussian import total_mu, warn_of_large_delta
-from privinf.mechanisms.statistics.survival import suffix_root
+from privinf.mechanisms.statistics.survival import LEAST_INTERVALS, NEGATIVE_WEIGHT, suffix_root
 from privinf.survival.rows import SurvivalRows
 from privinf.typing import Floats, Missing, NoiseChoice, SpendingWords, Trust
 from privinf.wire import Labels, Statistics
@@ -110,6 +110,13 @@ class SurvivalRelease(Released):
         sd = self.scale * (1.0 - 1.0 / cells.noise.total_size) ** 0.5
         return CompleteRows.from_count(float(cells.total), sd, self.nobs)
 
+    @property
+    def negative_times(self) -> tuple[float, float] | None:
+        """Estimated number of records with a negative time, and the sd of its noise; None if not released."""
+        if len(self.values) == len(self.groups) * (2 * len(self.edges) + 1) + (self.missing == "drop"):
+            return None
+        return float(self.values[-1]) / NEGATIVE_WEIGHT, self.scale / NEGATIVE_WEIGHT
+
     def __repr__(self) -> str:
         size = f"{len(self.groups)} groups, {len(self.edges)} intervals"
         return f"<SurvivalRelease: {size}, {self.nobs} records>"
@@ -141,6 +148,8 @@ def release_cells(
         arguments["groups"] = np.array(records.groups)
     if records.missing == "drop":
         arguments["counted"] = True
+    if len(records.edges) >= LEAST_INTERVALS:
+        arguments["negative"] = True
     label = Labels.SURVIVAL_CELLS.format(name=records.names[0])
     server: Curator | TrustedServer
     own = sites.own_rows(design) if isinstance(sites, (LocalSites, TableByPasses)) else None

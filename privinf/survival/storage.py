@@ -11,7 +11,7 @@ import numpy as np
 
 from privinf.accounting import PrivacyReport
 from privinf.errors import NotAvailableError, PrivinfError, StorageError
-from privinf.mechanisms.statistics.survival import MOST_INTERVALS
+from privinf.mechanisms.statistics.survival import LEAST_INTERVALS, MOST_INTERVALS
 from privinf.storage.checksummed import reads
 from privinf.storage.containers import read_container, write_container
 from privinf.survival.release import SurvivalRelease
@@ -99,7 +99,9 @@ def _from_parts(
     missing = check_choice(header["missing"], Missing, "missing")
     size = len(groups) * (2 * len(edges) + 1) + (missing == "drop")
     rising = len(edges) > 0 and edges[0] > 0.0 and bool((np.diff(edges) > 0.0).all())
-    if not rising or len(edges) > MOST_INTERVALS or len(values) != size:
+    # Files of before 30 November 2026 have no number of negative times.
+    sizes = {size, size + 1} if len(edges) >= LEAST_INTERVALS else {size}
+    if not rising or len(edges) > MOST_INTERVALS or len(values) not in sizes:
         raise StorageError("the file is damaged: its counts do not fit its grid")
     if not groups or len(names) != 2 + (len(groups) > 1) or len(set(groups)) < len(groups):
         raise StorageError("the file is damaged: its groups do not fit its columns")

@@ -66,6 +66,38 @@ def test_groups_and_the_number_of_records():
     assert np.array_equal(sums.floats(), OP.function(rows, args))
 
 
+def test_negative_times_count_in_the_first_interval_and_apart():
+    rng = np.random.default_rng(1)
+    time, status = rng.uniform(0.0, 5.0, 300), rng.integers(0, 2, 300)
+    group = rng.integers(0, 2, 300)
+    coded = np.where(np.arange(300) < 40, -9.0, time)
+    args = {"edges": EDGES, "status": 0, "groups": [1], "counted": True}
+    rows = block(coded, status, group)
+    plain = OP.function(block(np.maximum(coded, 0.0), status, group), args)
+    values = OP.function(rows, args | {"negative": True})
+    assert values[:-1] == pytest.approx(plain, abs=1e-12)
+    assert values[-1] == 20.0  # half of them
+    sums = OP.sums(rows, args | {"negative": True})
+    sums.update(rows)
+    assert np.array_equal(sums.floats(), values)
+    of_zeros = OP.function(block(np.maximum(coded, 0.0), status, group), args | {"negative": True})
+    assert of_zeros[-1] == 0.0
+
+
+@pytest.mark.parametrize("more", [{}, {"groups": [1]}, {"counted": True}, {"groups": [1], "counted": True}])
+def test_the_number_of_negative_times_is_free(more):
+    for intervals in (2, 3, 64):
+        args = {"edges": np.arange(1.0, intervals + 1.0), "status": 0} | more
+        counted, alone = OP.record_sensitivity(args | {"negative": True}, 2), OP.record_sensitivity(args, 2)
+        assert counted.l2 == pytest.approx(alone.l2, rel=1e-6)  # but for rounding
+        negative = OP.function(block([-1.0], [0], [0]), args | {"negative": True})
+        for time, status, group in ((9.0, 0, 1), (9.0, 0, 0), (intervals, 1, 1), (0.5, 1, 0)):
+            other = OP.function(block([time], [status], [group]), args | {"negative": True})
+            assert np.linalg.norm(negative - other) <= counted.l2 * (1.0 + 1e-12)
+        if "counted" in more:  # a record that lacks its value
+            assert np.linalg.norm(negative) <= counted.l2
+
+
 def test_the_root_is_that_of_other_counts():
     assert np.array_equal(suffix_root(20), root_matrix(20)[0])
     U = root_matrix(6)
@@ -81,6 +113,8 @@ def test_the_root_is_that_of_other_counts():
         {"status": 7},
         {"groups": [9]},
         {"counted": 2},
+        {"negative": 2},
+        {"edges": [1.0], "negative": True},
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(change):

@@ -120,6 +120,11 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
         {"edges": np.linspace(0.04, 0.48, 12), "status": 1, "groups": [0, 2], "counted": True},
         0.99,
     ),
+    "survival.cells, negative": (
+        "survival.cells",
+        {"edges": np.array([0.1, 0.3]), "status": 1, "negative": True},
+        0.99,
+    ),
     "glm.score": ("glm.score", LINEAR, 0.99),
     "glm.score, logistic": ("glm.score", LOGISTIC, 0.9),
     "glm.score, some columns": ("glm.score", LINEAR | {"block": np.array([0, 1])}, 0.99),

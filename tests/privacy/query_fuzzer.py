@@ -330,7 +330,13 @@ STATISTICS: dict[str, dict[str, Any]] = {
             "hazards.secant": {"step": [0.1, 0.2], "clip": 1.0},
         }.items()
     },
-    "survival.cells": {"edges": [0.5, 1.0, 2.0], "status": 1, "groups": [2, 3], "counted": True},
+    "survival.cells": {
+        "edges": [0.5, 1.0, 2.0],
+        "status": 1,
+        "groups": [2, 3],
+        "counted": True,
+        "negative": True,
+    },
     "moments.total": _MOMENTS | {"response_bound": 1.0},
     "moments.residual": _MOMENTS | {"coefficients": np.full(5, 0.1), "residual_clip": 1.0},
 }

@@ -915,6 +915,15 @@ MUTANTS = {
         ),
         of_sizes("survival.cells", "survival.cells, groups"),
     ),
+    "negative times in full": (
+        Mutant(
+            "mechanisms.statistics.survival",
+            "_rooted",
+            "root(LEAST_INTERVALS)[1]",
+            "root(LEAST_INTERVALS)[0]",
+        ),
+        of_sizes("survival.cells, negative"),
+    ),
     "cells of groups at the price of one group": (
         Mutant(
             "mechanisms.statistics.survival",

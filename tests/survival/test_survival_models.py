@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -674,6 +675,42 @@ def test_other_codes_of_a_status_are_refused_before_the_charge(code):
     assert not ledger.entries
     for good in (status, status > 0, status.astype(float), pd.array(status, dtype="Int64")):
         pi.survival.KaplanMeier(time, good, **words)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.04])
+def test_codes_of_missing_times_are_named(share, tmp_path):
+    """They count as times of 0, and the curve is too low."""
+    coded = people(8000)
+    coded.loc[: share * len(coded) - 1, "months"] = -9.0
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        curves = model(coded).fit(**BUDGET)
+        test = pi.survival.logrank(
+            "months", "state", event="dead", by="arm", data=coded, schema=SCHEMA, **BUDGET
+        )
+    texts = [str(item.message) for item in caught]
+    named = "of the times are negative. They count as times of 0"
+    assert sum(named in text for text in texts) == (2 if share else 0)
+    count, sd = curves.release.negative_times
+    assert abs(count - share * len(coded)) < 4.0 * sd
+    curves.save(tmp_path / "curves")
+    loaded = pi.survival.SurvivalResult.load(tmp_path / "curves")
+    assert loaded.release.negative_times == (count, sd)
+    for result in (curves, loaded, curves.nelson_aalen(), curves.logrank(), test):
+        assert any(named in note for note in result.notes) == bool(share)
+        assert (named[:24] in " ".join(str(result.summary()).split())) == bool(share)
+    months = pi.Numeric(0, 60, missing_codes=[-9])
+    schema = pi.Schema({"months": months, "state": ["alive", "dead"], "arm": ["a", "b"]})
+    declared = pi.survival.KaplanMeier(
+        "months", "state", event="dead", by="arm", data=coded, schema=schema, missing="drop"
+    ).fit(**BUDGET)
+    assert not any(named in note for note in declared.notes)
+
+
+def test_one_interval_has_no_number_of_negative_times():
+    rng = np.random.default_rng(0)
+    time, status = rng.exponential(3.0, 400), rng.integers(0, 2, 400)
+    assert pi.survival.KaplanMeier(time, status, grid=[6.0]).fit(**BUDGET).release.negative_times is None
 
 
 def test_a_summary_prints_times_at_which_the_curve_is_estimated():

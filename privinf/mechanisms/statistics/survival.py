@@ -22,6 +22,12 @@ Records without a value (`missing="drop"`) add nothing. With `counted` the numbe
 released too. It moves only if a record comes to lack its value, or stops lacking it: then the squared
 distance is that of one column, and 1, which is at most S^2 since f_0 = 1. So the count is free.
 
+No time is negative, but codes of missing values such as -9 are. They fall in the first interval. With
+`negative` half the number of records with a negative time is released too. Such a record has a column of
+squared length 1 and adds 1/4. That is at most f_0^2 + f_1^2 = 5/4, the square of the column of an event in
+the second interval. So from two intervals on this number is free too, whatever replaces the record: one
+without a negative time is at most f_0^2 + ... + f_K^2 away in addition, one that lacks its value 1.
+
 Exactness. f has `DIGITS` binary digits, and S is that of the rounded f. Cells are counted in integers, U is
 applied to integers, and every entry is rounded once.
 """
@@ -49,6 +55,8 @@ from privinf.wire import Derivations, Statistics
 
 MOST_INTERVALS = 512  # intervals of one grid
 MOST_GROUPS = 256
+LEAST_INTERVALS = 2  # from which the number of negative times is free
+NEGATIVE_WEIGHT = 0.5  # f_1, in the released number
 MIDDLE = 0.5  # a status, or the mark of a group, above it is 1
 
 
@@ -73,11 +81,14 @@ class SurvivalCells:
     groups : int
     counted : bool
         Whether the number of complete records is part of the sum.
+    negative : bool
+        Whether half the number of negative times is part of the sum.
     """
 
     edges: Floats
     groups: int
     counted: bool
+    negative: bool
 
     @classmethod
     def from_args(cls, args: Args, columns: int) -> SurvivalCells:
@@ -96,7 +107,12 @@ class SurvivalCells:
             raise ArgumentError(
                 f"argument 'groups' of the statistic must name fewer than {MOST_GROUPS} columns"
             )
-        return cls(edges=edges, groups=groups, counted=check_flag(args.get("counted", False), "counted"))
+        counted, negative = (check_flag(args.get(name, False), name) for name in ("counted", "negative"))
+        if negative and len(edges) < LEAST_INTERVALS:
+            raise ArgumentError(
+                f"argument 'negative' of the statistic needs at least {LEAST_INTERVALS} intervals"
+            )
+        return cls(edges=edges, groups=groups, counted=counted, negative=negative)
 
     @property
     def width(self) -> int:
@@ -106,7 +122,12 @@ class SurvivalCells:
     @property
     def size(self) -> int:
         """Number of released entries."""
-        return self.groups * self.width + self.counted
+        return self.groups * self.width + self.counted + self.negative
+
+    @property
+    def places(self) -> int:
+        """Number of cells that records are counted in: those of negative times are apart, two for a group."""
+        return self.groups * (self.width + 2 * self.negative)
 
     def sensitivity(self) -> RecordSensitivity:
         """Return the largest distance of two columns, and the longest column."""
@@ -130,9 +151,14 @@ class SurvivalCells:
         followed = time >= self.edges[-1] * (1.0 - SAME_TIME)
         interval = np.where(followed & ~event, intervals, interval)
         places = np.where(event, interval, intervals + interval)
+        group = np.zeros(len(places), dtype=np.int64)
         if groups.shape[1]:
             marks = np.column_stack([np.full(len(places), MIDDLE), groups])
-            places = places + self.width * np.argmax(marks, axis=1)
+            group = np.argmax(marks, axis=1)
+        places = places + self.width * group
+        if self.negative:
+            apart = self.groups * self.width + 2 * group + event
+            places = np.where(time < -SAME_TIME * self.edges[0], apart, places)
         return SurvivalCounts(places=places, cells=self)
 
 
@@ -149,14 +175,14 @@ class SurvivalCounts:
         return 1
 
     def plain(self) -> Floats:
-        """Return the sum, shape (groups (2K + 1),), with the number of complete records if it is counted."""
+        """Return the sum, shape (groups (2K + 1),), and the numbers of complete and of negative times."""
         cells = self.cells
-        counts = np.bincount(self.places, minlength=cells.groups * cells.width)
+        counts = np.bincount(self.places, minlength=cells.places)
         return np.asarray(_rooted(counts.astype(np.float64), cells, suffix_root), dtype=np.float64)
 
     def empty(self) -> CellSums:
         """Return an accumulator."""
-        return CellSums(self.cells.groups * self.cells.width)
+        return CellSums(self.cells.places)
 
     def integers(self, room: ScratchBuffers | None = None) -> tuple[Integers]:
         """Return the cells of the records, counted from 1."""
@@ -174,15 +200,24 @@ def _whole_root(size: int) -> Any:
 
 
 def _rooted(counts: Any, cells: SurvivalCells, root: Callable[[int], Any]) -> Any:
-    """Return U of every sequence of counts, and their total if it is counted, in units of f."""
+    """Return U of every sequence of counts, their total and half the negative times, in units of f."""
     intervals = len(cells.edges)
     parts = []
-    for group in counts.reshape(cells.groups, cells.width):
+    size = cells.groups * cells.width
+    by_group = counts[:size].reshape(cells.groups, cells.width)
+    negative = counts[size:].reshape(cells.groups, -1)
+    if cells.negative:  # censored, events: the first cells of their groups
+        by_group = by_group.copy()
+        by_group[:, intervals] += negative[:, 0]
+        by_group[:, 0] += negative[:, 1]
+    for group in by_group:
         for sequence in (group[:intervals], group[intervals:]):
             sums = np.convolve(sequence[::-1], root(len(sequence)))[: len(sequence)]
             parts.append(sums[::-1])
     if cells.counted:
         parts.append(np.array([counts.sum() * root(1)[0]]))
+    if cells.negative:
+        parts.append(np.array([negative.sum() * root(LEAST_INTERVALS)[1]]))
     return np.concatenate(parts)
 
 
@@ -198,6 +233,6 @@ SURVIVAL_OPS: dict[str, SiteOp] = named(
         name=Statistics.SURVIVAL_CELLS,
         summand=SurvivalCells.from_args,
         terms=_counts,
-        arguments=("bits", "edges", "status", "groups", "counted"),
+        arguments=("bits", "edges", "status", "groups", "counted", "negative"),
     ),
 )
