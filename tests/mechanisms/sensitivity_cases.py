@@ -238,11 +238,6 @@ def counts(p: int) -> Iterator[tuple[str, Args]]:
     yield "survival.cells", {"edges": np.arange(1.0, 17.0), "status": 0}
     yield "survival.cells", {"edges": np.arange(1.0, 65.0), "status": 0, "groups": np.arange(p)}
     yield "survival.cells", {"edges": [2.5], "status": 0, "counted": True}
-    yield "survival.cells", {"edges": [1.0, 2.5], "status": 0, "counted": True, "negative": True}
-    yield (
-        "survival.cells",
-        {"edges": np.arange(1.0, 4.0), "status": 0, "groups": np.arange(p), "negative": True},
-    )
     yield "columns_outside", {"columns": np.arange(p)}
     yield "columns_outside", {"columns": np.array([p - 1])}
     yield "complete_rows", {}
