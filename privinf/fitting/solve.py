@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from privinf.inference.covariances import Covariance
 from privinf.inference.estimate import Estimate
 from privinf.inference.identifiability import check_full_rank
 from privinf.inference.linear_scores import LinearScores
-from privinf.inference.noisy_variance import is_hidden
+from privinf.inference.noisy_variance import HIDDEN_SDS, is_hidden
 from privinf.inference.score_test import identification
 from privinf.inference.solution import solve
 from privinf.releases import Release
@@ -185,7 +185,7 @@ def build_results(
         model=model,
         method=method,
         options={**(options or {}), **fit.described()},
-        settings={**(settings or {}), **({"measure_noise": dict(measures.noise)} if measures.noise else {})},
+        settings={**(settings or {}), "measure_noise": dict(measures.noise)},
         rsquared=measures.rsquared,
         scale=measures.scale,
         notes=(*clipped, *fit.notes(), *notes),
@@ -244,7 +244,7 @@ class MeasuresOfFit:
     ----------
     rsquared, scale : float or None
     noise : mapping of str to float
-        ``scale_noise`` and ``rsquared_noise``; empty where the noise of the equation is not known.
+        ``scale_noise`` and ``rsquared_noise``.
     """
 
     rsquared: float | None
@@ -253,9 +253,7 @@ class MeasuresOfFit:
 
     def rescaled(self, factor: float) -> MeasuresOfFit:
         """Return the same with variances in other units."""
-        noise = dict(self.noise)
-        if noise:
-            noise["scale_noise"] *= factor
+        noise = {**self.noise, "scale_noise": self.noise["scale_noise"] * factor}
         return MeasuresOfFit(
             rsquared=self.rsquared, scale=None if self.scale is None else self.scale * factor, noise=noise
         )
@@ -265,31 +263,24 @@ def fit_measures(system: LinearScores, params: Floats, constant: Floats | None) 
     """Return R^2 and the residual variance, from corrected moments, scaled units.
 
     R^2 is centered where there is a constant x'v = 1, as statsmodels has it; the residual variance has
-    divisor n - p where the system has a `df_resid`, else n. Each is None where the noise leaves a value that
-    it cannot have; both are where the residual variance is below two sds of its noise (`is_hidden`).
+    divisor n - p where the system has a `df_resid`, else n. R^2 is None outside 0 to 1. Both are None where
+    the residual variance is below two sds of its noise (`is_hidden`), exceeds the variance of the response
+    by more than their noise allows, or is no minimum, because the noise exceeds the signal of the columns. In
+    the last two cases the sd of its noise is such that two sds are the largest possible residual variance.
     """
-    squares: Callable[[Floats, Floats | None], tuple[Floats, Floats]] | None
-    squares = getattr(system, "squares_with_noise", None)
     freed = system.n / max(system.n - len(params), 1) if math.isfinite(system.df_resid) else 1.0
-    if squares is None:
-        residual = system.residual_variance(params)
-        total = system.residual_variance(np.zeros_like(params))
-        if constant is not None:
-            mass = float(constant @ system.A @ constant)  # 1, but for the noise of private dummies
-            total = total - float(constant @ system.g) ** 2 / mass if mass > 0.0 else 0.0
-        cov = np.zeros((2, 2))
-    else:
-        (residual, total), cov = squares(params, constant)
-    rsquared = 1.0 - residual / total if total > 0.0 else -1.0
-    sd = math.sqrt(max(float(cov[0, 0]), 0.0))
+    (residual, total), cov = system.squares_with_noise(params, constant)
+    sd, total_sd = (math.sqrt(max(float(variance), 0.0)) for variance in np.diag(cov))
+    limit = max(float(total), 0.0) + HIDDEN_SDS * total_sd
+    if sd > 0.0 and (math.isinf(sd) or residual > limit + HIDDEN_SDS * sd):
+        residual, sd = 0.0, limit / HIDDEN_SDS
+        cov = np.array([[sd**2, 0.0], [0.0, total_sd**2]])
+    rsquared = 1.0 - float(residual / total) if total > 0.0 else -1.0
     hidden = is_hidden(float(residual), sd)
-    noise = {}
-    if squares is not None:
-        slopes = np.array([-1.0, 1.0 - rsquared]) / total if total > 0.0 else np.zeros(2)
-        variance = max(float(slopes @ cov @ slopes), 0.0)
-        noise = {"scale_noise": sd * freed, "rsquared_noise": math.sqrt(variance)}
+    slopes = np.array([-1.0, 1.0 - rsquared]) / total if total > 0.0 else np.zeros(2)
+    variance = max(float(slopes @ cov @ slopes), 0.0)
     return MeasuresOfFit(
-        rsquared=None if hidden or not 0.0 <= rsquared <= 1.0 else float(rsquared),
+        rsquared=None if hidden or not 0.0 <= rsquared <= 1.0 else rsquared,
         scale=None if hidden else float(residual) * freed,
-        noise=noise,
+        noise={"scale_noise": sd * freed, "rsquared_noise": math.sqrt(variance)},
     )

@@ -14,8 +14,10 @@ from privinf.inference.linear_scores import (
     check_weights,
     determined_difference,
     homoskedastic_variance,
+    mean_response,
     partialled,
     refuse_dependent_rows,
+    with_fitted_noise,
 )
 from privinf.typing import Flags, Floats, SamplingKind
 from privinf.validation import ReadRows, check_array, check_number
@@ -149,6 +151,28 @@ response noise: t2 (A + S), with t2 the variance of the noise in y"""
     def residual_variance(self, beta: Floats) -> float:
         """Return mean w (y - x'b)^2 of the rows without noise; it may be negative."""
         return self._weighted_variance(self._weights, beta)
+
+    def squares_with_noise(self, beta: Floats, constant: Floats | None) -> tuple[Floats, Floats]:
+        """Return mean squares of residuals and of the response, and the covariance of their noise, (2, 2).
+
+        A row's released residual ``r = e + nu`` at b has noise ``nu = v - u'b``. With C_ij the covariance of
+        the noises at two vectors b, ``w r_i^2`` and ``w r_j^2`` have over the noise the covariance ``w^2 (4
+        C_ij e_i e_j + 2 C_ij^2 + K_ij)``, K_ij from fourth cumulants. Noise of the response that all rows of
+        a cluster share counts as often as a cluster has rows.
+        """
+        both = [beta, mean_response(self, constant)]
+        squares = np.array([self.residual_variance(b) for b in both])
+        S, c = self.noise_cov, self._cross
+        C = np.array([[self.y_noise_var + b @ S @ d - c @ (b + d) for d in both] for b in both])
+        w2 = np.ones(self.n) if self._weights is None else self._weights**2
+        residuals = np.array([self._y - self._X @ b for b in both])
+        clean = (w2 * residuals) @ residuals.T / self.n - w2.mean() * C
+        clean[np.diag_indices(2)] = np.maximum(clean[np.diag_indices(2)], 0.0)
+        V, response, cumulants = self._fourth
+        loadings = np.array([response - V @ b for b in both]) ** 2
+        cov = 4.0 * C * clean + w2.mean() * (2.0 * C**2 + (loadings * cumulants) @ loadings.T)
+        cov *= (self.n / self._units.count if self._shared_response_noise else 1.0) / self.n
+        return with_fitted_noise(self, beta, squares, cov)
 
     def meat(self, beta: Floats) -> Floats:
         """Return the centered covariance of psi, divisor n; clustered where there are groups."""

@@ -128,6 +128,13 @@ class LinearScores(Protocol):
     def residual_variance(self, beta: Floats) -> float:
         """Return mean (y - x'beta)^2 of the rows without noise, unbiased; it may be negative."""
 
+    def squares_with_noise(self, beta: Floats, constant: Floats | None) -> tuple[Floats, Floats]:
+        """Return mean squares of residuals and of the response, and the covariance of their noise, (2, 2).
+
+        The residuals are those of the estimate, with what it takes off by fitting the noise; the response is
+        about its mean where there is a constant x'v = 1.
+        """
+
     def meat(self, beta: Floats) -> Floats:
         """Return ``n Cov(psibar(beta))``, shape (p, p): sampling and noise together."""
 
@@ -202,6 +209,47 @@ def determined_difference(meat: Floats, noise: Floats, units: int) -> Floats | N
     if is_positive_definite(clean - _RESOLUTION / np.sqrt(units) * noise):
         return clean
     return None
+
+
+def with_fitted_noise(
+    system: LinearScores, beta: Floats, squares: Floats, cov: Floats
+) -> tuple[Floats, Floats]:
+    """Return mean squares of residuals and response, with what the estimate takes off the first by its noise.
+
+    Parameters
+    ----------
+    beta : (p,) array
+        The estimate.
+    squares : (2,) array
+        Mean squares of residuals and of the response.
+    cov : (2, 2) array
+        Covariance of their noise at fixed coefficients.
+
+    Notes
+    -----
+    The residual variance has the slope ``-2 (g - A b)`` in b, which is 0 at least squares, and the curvature
+    2 A. With M/n the covariance of the noise of psibar, b errs by ``A^-1 psibar``: the second-order part
+    ``psibar'A^-1 psibar`` has the mean ``tr(A^-1 M)/n``, which is added, and the variance ``2 tr((A^-1
+    M)^2)/n^2``. The slope adds ``4 h'M h/n``, ``h = A^-1 (g - A b)``. Where A is not positive definite, no
+    minimum exists and the variance is infinite.
+    """
+    M = system.noise_meat(beta) / system.n
+    if not M.any():
+        return squares, cov
+    if not is_positive_definite(system.A):
+        return squares, cov + np.diag([np.inf, 0.0])
+    fitted = np.linalg.solve(system.A, M)
+    h = np.linalg.solve(system.A, system.g - system.A @ beta)
+    variance = 2.0 * float(np.trace(fitted @ fitted)) + 4.0 * float(h @ M @ h)
+    return squares + np.array([np.trace(fitted), 0.0]), cov + np.diag([variance, 0.0])
+
+
+def mean_response(system: LinearScores, constant: Floats | None) -> Floats:
+    """Return the coefficients of the mean of the response; zeros without a constant x'v = 1."""
+    mean = np.zeros_like(system.g)
+    if constant is not None and (mass := float(constant @ system.A @ constant)) > 0.0:
+        mean = constant * float(constant @ system.g) / mass
+    return mean
 
 
 def homoskedastic_variance(system: LinearScores, beta: Floats) -> float:

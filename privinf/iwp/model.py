@@ -15,7 +15,7 @@ from privinf.errors import ConvergenceError, NotAvailableError
 from privinf.fitting.covariances import NO_FACTOR, check_made
 from privinf.fitting.model import STATSMODELS, ReleaseModel, ReleaseModelOptions
 from privinf.fitting.rows import ModelRows
-from privinf.fitting.solve import fit_measures, release_report, with_covariance
+from privinf.fitting.solve import MeasuresOfFit, fit_measures, release_report, with_covariance
 from privinf.iwp.data import count_dispersion
 from privinf.iwp.equation import Correction, ExampleScores, check_loss, check_options, default_correction
 from privinf.iwp.example_sgd import fit_sgd
@@ -775,7 +775,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
                 model=type(self).__name__,
                 method=solved.method,
                 options=options,
-                settings=settings | _response_settings(release, multinomial),
+                settings=settings | _response_settings(release, multinomial) | _noise_settings(measures),
                 rsquared=None if measures is None else measures.rsquared,
                 scale=None if measures is None else measures.scale,
                 notes=_notes(release, system, solved.estimate.params),
@@ -790,6 +790,11 @@ def _response_settings(release: Release, multinomial: bool) -> dict[str, Any]:
     levels = list(examples_noise_model(release)["label"].get("levels", ()))
     is_coded = len(levels) == 2 and (levels[1] is True or levels[1] != 1)
     return {"level": levels[1]} if is_coded else {}
+
+
+def _noise_settings(measures: MeasuresOfFit | None) -> dict[str, Any]:
+    """Return the noise of R-squared and of the residual variance, where the fit has them."""
+    return {} if measures is None else {"measure_noise": dict(measures.noise)}
 
 
 def _described(settings: ExampleSettings) -> str:

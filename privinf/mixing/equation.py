@@ -11,7 +11,13 @@ from numpy.typing import ArrayLike
 
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import UNATTRIBUTED
-from privinf.inference.linear_scores import ScoreDistribution, homoskedastic_variance, tensor_forms
+from privinf.inference.linear_scores import (
+    ScoreDistribution,
+    homoskedastic_variance,
+    mean_response,
+    tensor_forms,
+    with_fitted_noise,
+)
 from privinf.inference.solution import quadratic
 from privinf.mixing.rows import (
     EQUATION,
@@ -205,6 +211,18 @@ class MixedLeastSquares:
         slopes, shift = self._split(beta)
         e = self._y - self._X @ slopes
         return float(e @ e - self._rows_noise * self._row_noise(slopes)) / self._effective_n + shift**2
+
+    def squares_with_noise(self, beta: Floats, constant: Floats | None) -> tuple[Floats, Floats]:
+        """Return mean squares of residuals and of the response, and the covariance of their noise, (2, 2).
+
+        Noise is here that of mixing too. Residuals of k mixed rows are about normal: with R_ij the sum of
+        their products at two vectors of coefficients, R_ii and R_jj have the covariance ``2 R_ij^2 / k``.
+        """
+        both = [beta, mean_response(self, constant)]
+        squares = np.array([self.residual_variance(b) for b in both])
+        residuals = np.array([self._y - self._X @ self._split(b)[0] for b in both])
+        cov = 2.0 / self.k * (residuals @ residuals.T / self._effective_n) ** 2
+        return with_fitted_noise(self, beta, squares, cov)
 
     def noise_terms(self, beta: Floats) -> dict[str, Floats]:
         """Return the terms of `noise_meat`: `row_terms`, that of the means, and mixing, which is the rest.

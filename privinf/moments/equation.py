@@ -15,7 +15,13 @@ from privinf.fitting.covariances import check_records, requested_covariance
 from privinf.fitting.solve import Fit
 from privinf.inference.ends import at_an_end
 from privinf.inference.estimate import is_positive_definite
-from privinf.inference.linear_scores import LEAST_MOMENT_STRENGTH, LargeSample, homoskedastic_variance
+from privinf.inference.linear_scores import (
+    LEAST_MOMENT_STRENGTH,
+    LargeSample,
+    homoskedastic_variance,
+    mean_response,
+    with_fitted_noise,
+)
 from privinf.inference.solution import TOTALS_EQUATION, semidefinite, totals_noise_terms
 from privinf.mechanisms.moments import can_cluster, complete_rows_of, moment_columns
 from privinf.mechanisms.statistics.moments import MomentLayout
@@ -160,6 +166,16 @@ class MomentMap:
 
     def _signed(self) -> Floats:
         return np.vstack([-self.columns, self.response])
+
+    def square_noise(self, params: list[Floats], variance: float) -> Floats:
+        """Return the covariance of the noise of mean squared residuals at some coefficients b.
+
+        With ``y - x'b = v'z``, the noise of two of them has the covariance ``s^2 [(v'u)^2 - (v_0'u_0)^2]``,
+        s^2 its `variance` in an isometric entry and v_0 the public entries of v.
+        """
+        forms = np.array([self.response - self.columns.T @ b for b in params])
+        public = forms[:, : self.public]
+        return np.asarray(variance * ((forms @ forms.T) ** 2 - (public @ public.T) ** 2))
 
     def metric(self) -> Floats:
         """Return the metric of the noise in A: that of the noisy columns as sums of entries of z."""
@@ -323,23 +339,11 @@ class NoisyTotals(LargeSample):
         return homoskedastic_variance(self, beta) * self._freed * self.A, "homoskedastic"
 
     def squares_with_noise(self, beta: Floats, constant: Floats | None) -> tuple[Floats, Floats]:
-        """Return mean squares of residuals and of the response, and the covariance of their noise, (2, 2).
-
-        The residuals are those of the estimate, with what it takes off by fitting the noise; the response is
-        about its mean where there is a constant x'v = 1. At (v'z)^2 and (u'z)^2 the noise has the
-        covariance ``(s/n)^2 (v'u)^2``, less that of public entries; other errors are of second order.
-        """
-        residual = self.residual_variance(beta)
-        if is_positive_definite(self.A):
-            residual += float(np.trace(np.linalg.solve(self.A, self.noise_meat(beta)))) / self.n
-        mean = np.zeros_like(beta)
-        if constant is not None and (mass := float(constant @ self.A @ constant)) > 0.0:
-            mean = constant * float(constant @ self.g) / mass
-        total = self.residual_variance(mean)
-        forms = np.array([self._map.response - self._map.columns.T @ b for b in (beta, mean)])
-        public = forms[:, : self._map.public]
-        cov = (self._scale / self.n) ** 2 * ((forms @ forms.T) ** 2 - (public @ public.T) ** 2)
-        return np.array([residual, total]), cov
+        """Return mean squares of residuals and of the response, and the covariance of their noise, (2, 2)."""
+        both = [beta, mean_response(self, constant)]
+        squares = np.array([self.residual_variance(b) for b in both])
+        noise = self._map.square_noise(both, (self._scale / self.n) ** 2)
+        return with_fitted_noise(self, beta, squares, noise)
 
     def _freedom(self) -> float:
         """Degrees of freedom of the sampling part: n - p, or fewer where noise is in s2 as well.

@@ -15,7 +15,9 @@ from privinf.inference.linear_scores import (
     check_weights,
     determined_difference,
     homoskedastic_variance,
+    mean_response,
     refuse_dependent_rows,
+    with_fitted_noise,
 )
 from privinf.inference.solution import TOTALS_EQUATION
 from privinf.moments.equation import (
@@ -137,6 +139,14 @@ class NoisyRecordMoments(LargeSample):
     def residual_variance(self, beta: Floats) -> float:
         """Return s2(b), the mean (weighted) squared residual from the noisy moments; it may be negative."""
         return self._square - float(beta @ (2.0 * self.g - self.A @ beta))
+
+    def squares_with_noise(self, beta: Floats, constant: Floats | None) -> tuple[Floats, Floats]:
+        """Return mean squares of residuals and of the response, and the covariance of their noise, (2, 2)."""
+        both = [beta, mean_response(self, constant)]
+        squares = np.array([self.residual_variance(b) for b in both])
+        mean_square = 1.0 if self._weights is None else float(np.mean(self._weights**2))
+        noise = self._map.square_noise(both, mean_square * self._variance / self.n)
+        return with_fitted_noise(self, beta, squares, noise)
 
     def meat(self, beta: Floats) -> Floats:
         """Return the centered covariance of psi, divisor n; clustered where there are groups."""

@@ -16,8 +16,8 @@ from privinf.typing import Floats
 
 NO_VARIANCE = (
     "the privacy noise hides the residual variance: its estimate is not positive, is below two standard "
-    "errors of its noise, or exceeds the variance of the response. Use a larger budget, more rows or "
-    "narrower bounds of the response"
+    "errors of its noise, exceeds the variance of the response, or rests on columns that the noise hides. "
+    "Use a larger budget, more rows or narrower bounds"
 )
 
 
