@@ -265,7 +265,7 @@ def fit_measures(system: LinearScores, params: Floats, constant: Floats | None) 
     R^2 is centered where there is a constant x'v = 1, as statsmodels has it; the residual variance has
     divisor n - p where the system has a `df_resid`, else n. R^2 is None outside 0 to 1. Both are None where
     the residual variance is below two sds of its noise (`is_hidden`), exceeds the variance of the response
-    by more than their noise allows, or is no minimum, because the noise exceeds the signal of the columns. In
+    by more than their noise allows, or has no minimum since the noise exceeds the signal of the columns. In
     the last two cases the sd of its noise is such that two sds are the largest possible residual variance.
     """
     freed = system.n / max(system.n - len(params), 1) if math.isfinite(system.df_resid) else 1.0

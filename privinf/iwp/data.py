@@ -177,6 +177,11 @@ def count_dispersion(data: Examples, theta: Floats) -> tuple[float, float]:
     return ratio, float(np.std(squares - ratio * means)) / (center * math.sqrt(data.n))
 
 
+def largest_dispersion(ratio: float, se: float) -> float:
+    """Return the largest dispersion that an estimate, which noise may make negative, allows."""
+    return max(ratio, 0.0) + 2.0 * se
+
+
 def _check_responses(responses: tuple[ResponseColumns, ...], X: Floats, noise: Floats) -> None:
     columns = [column for response in responses for column in response.columns]
     if len(set(columns)) != len(columns) or any(not 0 <= column < X.shape[1] for column in columns):

@@ -16,7 +16,8 @@ from privinf.fitting.covariances import NO_FACTOR, check_made
 from privinf.fitting.model import STATSMODELS, ReleaseModel, ReleaseModelOptions
 from privinf.fitting.rows import ModelRows
 from privinf.fitting.solve import MeasuresOfFit, fit_measures, release_report, with_covariance
-from privinf.iwp.data import count_dispersion
+from privinf.inference.noisy_variance import is_hidden
+from privinf.iwp.data import count_dispersion, largest_dispersion
 from privinf.iwp.equation import Correction, ExampleScores, check_loss, check_options, default_correction
 from privinf.iwp.example_sgd import fit_sgd
 from privinf.iwp.noise import distribution_of, examples_noise_model
@@ -87,6 +88,10 @@ SCATTER = (
     "The variance of the counts is {:.3g} times (standard error {:.2g}) that of a Poisson "
     "model. Standard errors are valid in any case; intervals for new counts use this "
     "factor plus two of its standard errors."
+)
+SCATTER_LIMIT = (
+    "The noise hides the variance of the counts: it is at most {:.3g} times that of a Poisson model. "
+    "Standard errors are valid in any case; intervals for new counts use this limit."
 )
 SCATTER_HIDDEN = (
     "The noise hides the variance of the counts. Standard errors are valid in any case; there are no "
@@ -823,7 +828,12 @@ def _notes(release: Release, system: ExampleScores, params: Floats) -> tuple[str
         notes += must_read(PENALIZED.format(system.ridge))
     if system.loss == "poisson" and system.correction == "exact":
         ratio, se = count_dispersion(system.data, params)
-        notes.append(SCATTER.format(ratio, se) if math.isfinite(se) else SCATTER_HIDDEN)
+        if not math.isfinite(se):
+            notes.append(SCATTER_HIDDEN)
+        elif is_hidden(ratio, se):
+            notes.append(SCATTER_LIMIT.format(largest_dispersion(ratio, se)))
+        else:
+            notes.append(SCATTER.format(ratio, se))
     return tuple(notes)
 
 

@@ -13,9 +13,10 @@ import pandas as pd
 
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.noisy_variance import is_hidden
 from privinf.inference.score_sets import ScoreSet
 from privinf.inference.score_test import ScoreTestResult
-from privinf.iwp.data import count_dispersion
+from privinf.iwp.data import count_dispersion, largest_dispersion
 from privinf.iwp.equation import ExampleScores
 from privinf.iwp.interval import score_interval
 from privinf.iwp.noise import examples_noise_model
@@ -351,7 +352,7 @@ class ExamplePredictions(Predictions):
             prediction = predicted(estimate, rows, self.loss, scatter=self.statistics.scatter())
             return replace(prediction, quantity=self.quantity)
         try:
-            ratio, se = self.dispersion
+            ratio, se = self._count_dispersion
         except NotAvailableError as reason:
             return replace(
                 predicted(estimate, rows, self.loss),
@@ -359,12 +360,24 @@ class ExamplePredictions(Predictions):
                 reason=f"they need the dispersion of the counts, and {reason}",
                 quantity=self.quantity,
             )
-        prediction = predicted(estimate, rows, self.loss, dispersion=max(ratio + 2.0 * se, 1.0))
+        prediction = predicted(estimate, rows, self.loss, dispersion=max(largest_dispersion(ratio, se), 1.0))
         return replace(prediction, quantity=self.quantity)
 
-    @cached_property
+    @property
     def dispersion(self) -> tuple[float, float]:
         """Mean of (y - mu)^2 over that of mu, and its standard error; see `IWPGLMResults.dispersion`."""
+        ratio, se = self._count_dispersion
+        if is_hidden(ratio, se):
+            raise NotAvailableError(
+                "dispersion is not available, because the noise hides the variance of the counts: its "
+                "estimate is below two standard errors. It is at most "
+                f"{largest_dispersion(ratio, se):.3g} times that of a Poisson model"
+            )
+        return ratio, se
+
+    @cached_property
+    def _count_dispersion(self) -> tuple[float, float]:
+        """The ratio, which noise may make negative, and its standard error."""
         system = self.inference.system
         if self.loss != "poisson" or system.correction != "exact":
             raise NotAvailableError("dispersion is available only for loss='poisson' with correction='exact'")
@@ -459,7 +472,8 @@ class IWPGLMResults(Results):
         """Dispersion of counts with its standard error: mean (y - mu)^2 over mean mu, 1 for Poisson counts.
 
         From the released examples (`privinf.iwp.data.count_dispersion`): the noise makes its error large.
-        NotAvailableError for other losses, for correction="none", and without the examples.
+        NotAvailableError where it is below two standard errors, for other losses, for correction="none", and
+        without the examples.
         """
         return self._predictions.dispersion
 

@@ -47,7 +47,7 @@ STRONG = 6.0
 WEAK_PAIRS = (
     "weak = True: the noise may be as large as the spread of a column, so the standard error gives no "
     "interval. The interval is then [-1, 1], or the half of it with the sign of the estimate if the p-value "
-    "is below 0.05."
+    "is below 0.05. An estimate is nan if the noise makes it larger than 1 or smaller than -1."
 )
 CLIPPED_MEANS = "Target: means of values clipped to their public bounds."
 MEANS_EQUATION = """\
@@ -252,7 +252,7 @@ class PairCorrelations(PortableTable):
         ends = np.tanh(np.column_stack([z - half, z + half]))
         weak = table["weak"].to_numpy()
         rejected = table["P>|z|"].to_numpy() < alpha
-        sign = np.sign(table["corr"].to_numpy())
+        sign = np.sign(z)
         ends[weak, 0] = np.where(rejected & (sign > 0.0), 0.0, -1.0)[weak]
         ends[weak, 1] = np.where(rejected & (sign < 0.0), 0.0, 1.0)[weak]
         return pd.DataFrame(ends, table.index)
@@ -403,7 +403,8 @@ def _correlation(moments: MeanMoments, pair: Integers, given: Integers) -> tuple
     null = noise[1, 1] + 1.0 / max(df, 1) if total is None else total[1, 1]
     pvalue = float(two_sided_pvalue(r / math.sqrt(null)))
     if abs(r) >= 1.0 or df < 1:
-        return r, math.nan, pvalue, math.nan, math.nan, 1.0
+        shown = r if abs(r) < 1.0 or not noise.any() else math.nan
+        return shown, math.nan, pvalue, math.copysign(math.inf, r), math.nan, 1.0
     sampling = (1.0 - r**2) ** 2 / df
     se = math.sqrt(noise[0, 0] + sampling if total is None else total[0, 0])
     weak = _strength(moments, np.concatenate([pair, given])) < STRONG
