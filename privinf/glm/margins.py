@@ -29,7 +29,16 @@ from privinf.inference.intervals import Precision
 from privinf.results.export import Export, caution_kinds
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import Note, sentence
-from privinf.results.paper_table import ERRORS, FLAGGED, TEXT_ONLY, PaperTable, check_digits, privacy_note
+from privinf.results.paper_table import (
+    ERRORS,
+    FLAGGED,
+    TEXT_ONLY,
+    PaperTable,
+    check_digits,
+    privacy_note,
+    row_digits,
+    spread_of,
+)
 from privinf.results.prediction import PROBABILITY
 from privinf.results.rendering import FLAG_MARK, PrivateSummary, coded_response
 from privinf.results.summary import (
@@ -300,7 +309,12 @@ class MarginalEffects:
 
     @refuses(TEXT_ONLY)
     def to_latex(
-        self, *, alpha: float = 0.05, digits: int = 3, caption: str | None = None, label: str | None = None
+        self,
+        *,
+        alpha: float = 0.05,
+        digits: int | None = None,
+        caption: str | None = None,
+        label: str | None = None,
     ) -> str:
         """Return a LaTeX table for a paper, which needs the packages booktabs and threeparttable.
 
@@ -308,8 +322,9 @@ class MarginalEffects:
         ----------
         alpha : float
             One minus the confidence level of the intervals.
-        digits : int
-            Number of digits after the decimal point, at most 15.
+        digits : int, optional
+            Number of digits after the decimal point, at most 15. By default each row has three, and more if
+            its standard error needs more for two significant digits.
         caption, label : str, optional
             Caption and LaTeX label of the table.
 
@@ -360,7 +375,8 @@ class MarginalEffects:
         )
         rows = []
         for name, numbers in zip(self.effects.names, cells, strict=True):
-            effect, error, low, high = (f"{number:.{places}f}" for number in numbers)
+            place = row_digits([spread_of(*numbers)], places)
+            effect, error, low, high = (f"{number:.{place}f}" for number in numbers)
             effect += FLAG_MARK * (name in self.remarks.marked)
             rows.append((name, effect, error, f"[{low}, {high}]"))
         of = "average over the records" if self.at == "overall" else f"at the {self.at} of the columns"

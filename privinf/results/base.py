@@ -13,13 +13,13 @@ from privinf.errors import ArgumentError
 from privinf.inference.estimate import Estimate
 from privinf.results import storage
 from privinf.results.availability import NEED_COVARIANCE, NEED_DESIGN, NEED_EQUATION, available
-from privinf.results.comparison import TableEntry
+from privinf.results.comparison import SCORE_ERRORS, TableEntry, flag_rows
 from privinf.results.context import Context
 from privinf.results.delegation import delegated
 from privinf.results.export import GLANCE, Caution, Export, caution_kinds
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import Note, counted_records
-from privinf.results.paper_table import TEXT_ONLY, paper_table
+from privinf.results.paper_table import TEXT_ONLY, has_score_intervals, paper_table
 from privinf.results.rendering import PrivateSummary, UnavailableAttributes
 from privinf.results.resampling import privacy_line
 from privinf.results.summary import SummaryOptions, flagged_names, flags_of, summarize
@@ -111,7 +111,7 @@ class Results(FittedResult, UnavailableAttributes):
         cells: PaperCells = "se",
         stars: bool = False,
         alpha: float = 0.05,
-        digits: int = 3,
+        digits: int | None = None,
         caption: str | None = None,
         label: str | None = None,
     ) -> str:
@@ -128,8 +128,9 @@ class Results(FittedResult, UnavailableAttributes):
             function ``summary_col(stars=True)`` of statsmodels uses the same levels.
         alpha : float
             One minus the confidence level of the intervals.
-        digits : int
-            Number of digits after the decimal point, at most 15.
+        digits : int, optional
+            Number of digits after the decimal point, at most 15. By default each row has three, and more if
+            its standard error, or half the length of its interval, needs more for two significant digits.
         caption, label : str, optional
             Caption and LaTeX label of the table.
 
@@ -158,7 +159,7 @@ class Results(FittedResult, UnavailableAttributes):
         cells: PaperCells = "se",
         stars: bool = False,
         alpha: float = 0.05,
-        digits: int = 3,
+        digits: int | None = None,
         caption: str | None = None,
     ) -> str:
         """Return the same table as `to_latex` in HTML, with a note below the table.
@@ -174,8 +175,9 @@ class Results(FittedResult, UnavailableAttributes):
             function ``summary_col(stars=True)`` of statsmodels uses the same levels.
         alpha : float
             One minus the confidence level of the intervals.
-        digits : int
-            Number of digits after the decimal point, at most 15.
+        digits : int, optional
+            Number of digits after the decimal point, at most 15. By default each row has three, and more if
+            its standard error, or half the length of its interval, needs more for two significant digits.
         caption : str, optional
             Title above the table.
 
@@ -226,7 +228,7 @@ class Results(FittedResult, UnavailableAttributes):
         }
 
     def to_maketables(self) -> TableEntry:
-        """Return the result for the package maketables, as in ``maketables.ETable([a.to_maketables()])``.
+        r"""Return the result for the package maketables, as in ``maketables.ETable([a.to_maketables()])``.
 
         Without this method maketables would print the result like a result of statsmodels, without epsilon
         and cautions.
@@ -236,7 +238,10 @@ class Results(FittedResult, UnavailableAttributes):
         object
             Object with the methods that maketables calls, which return the coefficients and the properties of
             the fit. An estimated number of observations is marked *(est.)*, and the row *S.E. type* states
-            whether standard errors include the privacy noise.
+            whether standard errors include the privacy noise. A dagger marks the coefficients that the
+            summary flags, and the last rows name them. If the intervals of the fit are from score tests, the
+            standard errors are missing, as in `to_latex`:
+            ``coef_fmt="b:.3f* \n [ci95l:.3f, ci95u:.3f]"`` prints the intervals.
         """
         facts = dict(zip(GLANCE, self.glance().iloc[0], strict=True))
         complete = self._context.complete
@@ -244,7 +249,12 @@ class Results(FittedResult, UnavailableAttributes):
         facts["records"] = self.nobs if is_known else f"{self.nobs:,} (est.)"
         has_noise = facts["epsilon"] != math.inf
         facts["errors"] = f"{self.cov_type}, with privacy noise" if has_noise else self.cov_type
-        return TableEntry(self.tidy(), facts)
+        coefficients = self.tidy()
+        if has_score_intervals(self):
+            facts["errors"] = SCORE_ERRORS
+            coefficients["std_error"] = math.nan
+        marked = flags_of(self).marked
+        return TableEntry(coefficients, facts | flag_rows(self, marked), marked)
 
     # ---- plots, pages and files
 

@@ -24,16 +24,19 @@ from privinf.results.paper_table import (
     ERRORS,
     FLAGGED,
     INTERVALS,
+    LEAST_DIGITS,
     STAR_NOTE,
     TEXT_ONLY,
     PaperTable,
     check_paper_options,
     flag_marks,
     has_score_intervals,
+    row_digits,
+    spread_of,
     star_marks,
 )
 from privinf.results.rendering import FLAG_MARK
-from privinf.results.summary import Flags, flags_of
+from privinf.results.summary import ALL, Flags, flags_of
 from privinf.typing import Floats, PaperCells
 from privinf.wire import readable
 
@@ -67,8 +70,14 @@ SCALES = {
 LINK_SCALES = {"Identity": "mean", "Logit": "log odds", "Log": "log mean", "Probit": "probit"}
 UNIT = "{} hold for the unit of privacy {} and the neighboring relation {}."
 CODED = "Response of {}: {}."
+PRINTED_DIGITS = 4  # after the point at least, in a comparison that is printed
 UNKNOWN_CELL = "-"  # in place of an error or an interval that a fit does not have
 MAKETABLES_FACTS = {"N": "records", "r2": "r_squared", "se_type": "errors"}
+# Rows of maketables that name the coefficients with a dagger: weakly identified ones, and others.
+WEAK_ROW = f"{FLAG_MARK} weakly identified"
+FLAGGED_ROW = f"{FLAG_MARK} flagged: see the summary"
+# In place of the type of the standard errors, of fits whose intervals do not follow from them.
+SCORE_ERRORS = "none, intervals from score tests"
 
 
 @error_boundaries
@@ -122,13 +131,15 @@ class Comparison:
         reports = [report for report in map(_report, self.results.values()) if report is not None]
         return joint_report(reports) if reports else None
 
-    def summary(self, float_format: str = "%.4f") -> Summary:
+    def summary(self, float_format: str | None = None) -> Summary:
         """Return coefficients with standard errors in parentheses, nobs and epsilon, one column per fit.
 
         Parameters
         ----------
-        float_format : str
-            Format of the numbers, such as ``"%.4f"``.
+        float_format : str, optional
+            Format of the numbers, such as ``"%.4f"``. By default each row has four digits after the decimal
+            point, and more if a standard error, or half the length of an interval, needs more for two
+            significant digits.
 
         Returns
         -------
@@ -136,7 +147,13 @@ class Comparison:
             Summary, which prints as text. Its methods ``as_text``, ``as_html``, ``as_latex`` and ``as_csv``
             return other formats.
         """
-        columns = [_stacked(name, result, float_format) for name, result in self.results.items()]
+        numbers = [_numbers(result, "se", 0.05) for result in self.results.values()]
+        places = _places(numbers, None, PRINTED_DIGITS)
+        formats = {key: float_format or f"%.{place}f" for key, place in places.items()}
+        columns = [
+            _stacked(name, result, column, formats)
+            for (name, result), column in zip(self.results.items(), numbers, strict=True)
+        ]
         order = list(dict.fromkeys(key for column in columns for key in column.index))
         table = pd.concat(columns, axis=1).reindex(pd.MultiIndex.from_tuples(order)).fillna("")
         table.index = pd.Index([name if part == 0 else "" for name, part in order])
@@ -167,7 +184,7 @@ class Comparison:
         cells: PaperCells = "se",
         stars: bool = False,
         alpha: float = 0.05,
-        digits: int = 3,
+        digits: int | None = None,
         caption: str | None = None,
         label: str | None = None,
     ) -> str:
@@ -184,8 +201,9 @@ class Comparison:
             ``summary_col(stars=True)`` of statsmodels uses the same levels.
         alpha : float
             One minus the confidence level of the intervals.
-        digits : int
-            Number of digits after the decimal point, at most 15.
+        digits : int, optional
+            Number of digits after the decimal point, at most 15. By default each row has three, and more if
+            a standard error, or half the length of an interval, needs more for two significant digits.
         caption, label : str, optional
             Caption and LaTeX label of the table.
 
@@ -215,7 +233,7 @@ class Comparison:
         cells: PaperCells = "se",
         stars: bool = False,
         alpha: float = 0.05,
-        digits: int = 3,
+        digits: int | None = None,
         caption: str | None = None,
     ) -> str:
         """Return the same table as `to_latex` in HTML, with the note below the table.
@@ -231,8 +249,9 @@ class Comparison:
             ``summary_col(stars=True)`` of statsmodels uses the same levels.
         alpha : float
             One minus the confidence level of the intervals.
-        digits : int
-            Number of digits after the decimal point, at most 15.
+        digits : int, optional
+            Number of digits after the decimal point, at most 15. By default each row has three, and more if
+            a standard error, or half the length of an interval, needs more for two significant digits.
         caption : str, optional
             Title above the table.
 
@@ -252,13 +271,18 @@ class Comparison:
         """
         return self._paper_table(cells, stars, alpha, digits).to_html(caption)
 
-    def _paper_table(self, cells: PaperCells, stars: bool, alpha: float, digits: int) -> PaperTable:
+    def _paper_table(self, cells: PaperCells, stars: bool, alpha: float, digits: int | None) -> PaperTable:
         """Return the cells and the note of a table for a paper."""
         check_paper_options(cells, stars, alpha, digits)
         order = list(dict.fromkeys(name for result in self.results.values() for name in result.params.index))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WeakIdentificationWarning)  # the note names these coefficients
-            columns = [_paper_cells(result, cells, stars, alpha, digits) for result in self.results.values()]
+            numbers = [_numbers(result, cells, alpha) for result in self.results.values()]
+            places = _places(numbers, digits, LEAST_DIGITS)
+            columns = [
+                _paper_cells(result, column, stars, places)
+                for result, column in zip(self.results.values(), numbers, strict=True)
+            ]
         rows: list[tuple[str, ...]] = []
         for name in order:
             first, second = zip(*(column.get(name, ("", "")) for column in columns), strict=True)
@@ -342,6 +366,25 @@ class Comparison:
         return pd.DataFrame(columns).reindex(order)
 
 
+class MarkedNumber(float):
+    """The estimate of a flagged coefficient: a number as any other, which has a dagger in every format."""
+
+    __slots__ = ()
+
+    def __format__(self, format_spec: str) -> str:
+        return f"{float.__format__(self, format_spec)}{FLAG_MARK}"
+
+
+def flag_rows(result: FittedResult, marked: Sequence[str]) -> dict[str, str]:
+    """Return the rows of a table of maketables that name the coefficients with a dagger."""
+    weakness = result._inference.weakness.dropna().index
+    weak = [name for name in marked if name in weakness]
+    others = [name for name in marked if name not in weak]
+    named = ALL if len(others) == len(result.names) > 1 else ", ".join(others)
+    rows = {WEAK_ROW: ", ".join(weak), FLAGGED_ROW: named}
+    return {row: names for row, names in rows.items() if names}
+
+
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False)
 class TableEntry:
@@ -350,10 +393,13 @@ class TableEntry:
     Attributes
     ----------
     coefficients : DataFrame
-        `Results.tidy`.
+        `Results.tidy`, without standard errors if the intervals of the fit are from score tests.
     facts : mapping
         `Results.glance`, and what tables print: ``records`` (number of observations, a text with "(est.)" if
-        noise hides it) and ``errors`` (type of the standard errors, and whether they include privacy noise).
+        noise hides it), ``errors`` (type of the standard errors, and whether they include privacy noise), and
+        the rows that name flagged coefficients.
+    marked : tuple of str
+        Names of the flagged coefficients, which have a dagger.
 
     Notes
     -----
@@ -362,10 +408,15 @@ class TableEntry:
 
     coefficients: pd.DataFrame
     facts: Mapping[str, Any]
+    marked: tuple[str, ...] = ()
 
     @property
     def __maketables_coef_table__(self) -> pd.DataFrame:
-        return self.coefficients.set_index("term")[list(MAKETABLES)].rename(columns=MAKETABLES)
+        table = self.coefficients.set_index("term")[list(MAKETABLES)].rename(columns=MAKETABLES)
+        if self.marked:
+            estimates = [MarkedNumber(b) if name in self.marked else b for name, b in table["b"].items()]
+            table["b"] = pd.Series(estimates, table.index, dtype=object)
+        return table
 
     @property
     def __maketables_depvar__(self) -> str:
@@ -379,7 +430,8 @@ class TableEntry:
     def __maketables_default_stat_keys__(self) -> list[str]:
         cautions = ["cautions"] if self.facts["cautions"] else []
         noise = [] if self.facts["secure"] else ["secure"]
-        return ["N", "se_type", "epsilon", "delta", *cautions, *noise]
+        flags = [row for row in (WEAK_ROW, FLAGGED_ROW) if row in self.facts]
+        return ["N", "se_type", "epsilon", "delta", *cautions, *flags, *noise]
 
     def __maketables_stat__(self, key: str) -> Any:
         """Return a fact of the fit, by its name in `Results.glance` or the library's own; None without."""
@@ -452,36 +504,76 @@ def _values(result: Any, member: str) -> pd.Series[float]:
     return values
 
 
-def _stacked(name: str, result: Any, float_format: str) -> pd.Series[str]:
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """Numbers of a coefficient in a table: standard error, or ends of the interval; others are nan."""
+
+    value: float
+    error: float
+    low: float
+    high: float
+
+    @property
+    def spread(self) -> float:
+        """Size that the digits of the row must show."""
+        return spread_of(self.value, self.error, self.low, self.high)
+
+    def second_cell(self, float_format: str) -> str:
+        """Return the cell below the coefficient; empty where the fit has no such number."""
+        if not np.isnan(self.error):
+            return f"({float_format % self.error})"
+        if np.isnan(self.low) or np.isnan(self.high):
+            return ""
+        return f"[{float_format % self.low}, {float_format % self.high}]"
+
+
+def _numbers(result: Any, cells: PaperCells, alpha: float) -> dict[Any, _Numbers]:
+    """Return the numbers of each coefficient of a fit; intervals of score tests in place of errors."""
+    errors = np.full(len(result.params), np.nan)
+    ends = np.full((len(result.params), 2), np.nan)
+    if cells == "ci":
+        ends = _intervals(result, alpha)
+    elif _has_score_intervals(result):
+        ends = result._inference.interval(alpha)  # the mark at the coefficient is the warning
+    else:
+        errors = np.asarray(_values(result, "bse"), dtype=np.float64)
+    columns = (np.asarray(result.params, dtype=np.float64), errors, ends[:, 0], ends[:, 1])
+    return dict(zip(result.params.index, map(_Numbers, *columns), strict=True))
+
+
+def _places(columns: Sequence[Mapping[Any, _Numbers]], digits: int | None, least: int) -> dict[Any, int]:
+    """Return the digits after the point of each row, which are the same for all fits."""
+    spreads: dict[Any, list[float]] = {}
+    for column in columns:
+        for name, entry in column.items():
+            spreads.setdefault(name, []).append(entry.spread)
+    return {name: row_digits(sizes, digits, least) for name, sizes in spreads.items()}
+
+
+def _stacked(
+    name: str, result: Any, numbers: Mapping[Any, _Numbers], formats: Mapping[Any, str]
+) -> pd.Series[str]:
     cells = {}
     flagged = _flags(result).marked
-    errors = [f"({float_format % error})" for error in _values(result, "bse")]
-    if _has_score_intervals(result):
-        ends = result._inference.interval(0.05)  # the mark at the coefficient is the warning
-        errors = [f"[{float_format % low}, {float_format % high}]" for low, high in ends]
-    for label, coef, error in zip(result.params.index, result.params, errors, strict=True):
-        cells[label, 0] = float_format % coef + FLAG_MARK * (label in flagged)
-        cells[label, 1] = "(-)" if "nan" in error else error
+    for label, entry in numbers.items():
+        cells[label, 0] = formats[label] % entry.value + FLAG_MARK * (label in flagged)
+        cells[label, 1] = entry.second_cell(formats[label]) or "(-)"
     return pd.Series(cells, name=name)
 
 
 def _paper_cells(
-    result: Any, cells: PaperCells, stars: bool, alpha: float, digits: int
+    result: Any, numbers: Mapping[Any, _Numbers], stars: bool, places: Mapping[Any, int]
 ) -> dict[Any, tuple[str, str]]:
     """Return the two cells of each coefficient of a fit."""
-    names = result.params.index
-    marks = star_marks(_values(result, "pvalues")) if stars else [""] * len(names)
-    marks = flag_marks(marks, names, _flags(result))
-    estimates = [f"{value:.{digits}f}{mark}" for value, mark in zip(result.params, marks, strict=True)]
-    if cells == "se" and not _has_score_intervals(result):
-        errors = [f"({value:.{digits}f})" for value in _values(result, "bse")]
-        second = [UNKNOWN_CELL if "nan" in error else error for error in errors]
-    else:
-        second = [
-            UNKNOWN_CELL if np.isnan([low, high]).any() else f"[{low:.{digits}f}, {high:.{digits}f}]"
-            for low, high in _intervals(result, alpha)
-        ]
-    return dict(zip(names, zip(estimates, second, strict=True), strict=True))
+    marks = star_marks(_values(result, "pvalues")) if stars else [""] * len(numbers)
+    marks = flag_marks(marks, numbers, _flags(result))
+    return {
+        name: (
+            f"{entry.value:.{places[name]}f}{mark}",
+            entry.second_cell(f"%.{places[name]}f") or UNKNOWN_CELL,
+        )
+        for (name, entry), mark in zip(numbers.items(), marks, strict=True)
+    }
 
 
 def _has_score_intervals(result: Any) -> bool:

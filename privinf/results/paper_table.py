@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,13 +19,15 @@ from privinf.results.export import Export, caution_kinds
 from privinf.results.fitted import FittedResult
 from privinf.results.rendering import FLAG_MARK, UnavailableFormats, latex
 from privinf.results.summary import Flags, flags_of
-from privinf.typing import PaperCells
+from privinf.typing import Floats, PaperCells
 from privinf.validation import check_choice, check_count, check_flag, check_fraction
 
 # Levels below which a p-value has so many stars: those of statsmodels' summary_col, so that tables agree.
 STAR_LEVELS = (0.1, 0.05, 0.01)
 STAR_NOTE = "* p < 0.1, ** p < 0.05, *** p < 0.01."
 MOST_DIGITS = 15  # a double has no more
+LEAST_DIGITS = 3  # after the point, where the caller does not choose the digits
+SIGNIFICANT_DIGITS = 2  # that the standard error of a row has at least, or half the length of its interval
 ERRORS = "Standard errors include the privacy noise."
 INTERVALS = "{:g}% intervals include the privacy noise."
 SCORE_INTERVALS = (
@@ -181,14 +184,15 @@ class RatioFrame(pd.DataFrame):
     @error_boundary
     @refuses(TEXT_ONLY)
     def to_latex(  # type: ignore[override]
-        self, *, digits: int = 3, caption: str | None = None, label: str | None = None
+        self, *, digits: int | None = None, caption: str | None = None, label: str | None = None
     ) -> str:
         """Return a LaTeX table for a paper, which needs the packages booktabs and threeparttable.
 
         Parameters
         ----------
-        digits : int
-            Number of digits after the decimal point, at most 15.
+        digits : int, optional
+            Number of digits after the decimal point, at most 15. By default each row has three, and more if
+            half the length of its interval needs more for two significant digits.
         caption, label : str, optional
             Caption and LaTeX label of the table.
 
@@ -209,14 +213,11 @@ class RatioFrame(pd.DataFrame):
         **Privacy.** Costs nothing: it uses only released numbers.
         """
         places = check_digits(digits)
-        rows = [
-            (
-                str(name),
-                f"{ratio:.{places}f}{FLAG_MARK * (name in self.paper_marked)}",
-                f"[{low:.{places}f}, {high:.{places}f}]",
-            )
-            for name, ratio, low, high in self.itertuples()
-        ]
+        rows = []
+        for name, ratio, low, high in self.itertuples():
+            place = row_digits([spread_of(ratio, low=low, high=high)], places)
+            mark = FLAG_MARK * (name in self.paper_marked)
+            rows.append((str(name), f"{ratio:.{place}f}{mark}", f"[{low:.{place}f}, {high:.{place}f}]"))
         table = PaperTable(
             header=("", str(self.columns[0]), self.paper_head), rows=rows, note=self.paper_note
         )
@@ -258,7 +259,7 @@ def caution_sentences(result: FittedResult, flags: Flags) -> list[str]:
 
 
 def paper_table(
-    result: FittedResult, *, cells: PaperCells, stars: bool, alpha: float, digits: int
+    result: FittedResult, *, cells: PaperCells, stars: bool, alpha: float, digits: int | None
 ) -> PaperTable:
     """Return the table of a result; see `Results.to_latex`."""
     check_paper_options(cells, stars, alpha, digits)
@@ -267,13 +268,22 @@ def paper_table(
     flags = flags_of(result)
     marks = star_marks(np.asarray(result.pvalues)) if starred else [""] * len(result.names)
     marks = flag_marks(marks, result.names, flags)
-    estimates = [f"{value:.{digits}f}{mark}" for value, mark in zip(result.params, marks, strict=True)]
+    ends = np.full((len(result.names), 2), np.nan) if shows_errors else _intervals(result, alpha)
+    known = np.asarray(result.bse) if shows_errors else np.full(len(result.names), np.nan)
+    spreads = map(spread_of, result.params, known, *ends.T)
+    places = [row_digits([spread], digits) for spread in spreads]
+    estimates = [
+        f"{value:.{place}f}{mark}" for value, place, mark in zip(result.params, places, marks, strict=True)
+    ]
     if shows_errors:
         head = "Std. error"
-        errors = [f"{value:.{digits}f}" for value in result.bse]
+        errors = [f"{value:.{place}f}" for value, place in zip(known, places, strict=True)]
     else:
         head = f"{100 * (1 - alpha):g}% interval"
-        errors = _intervals(result, alpha, digits)
+        errors = [
+            UNBOUNDED if np.isnan(pair).all() else f"[{pair[0]:.{place}f}, {pair[1]:.{place}f}]"
+            for pair, place in zip(ends, places, strict=True)
+        ]
     note = [privacy_note(result.privacy, result._context.records(result.nobs))]
     note += response_sentences(result)
     if result.privacy.response_in_clear:
@@ -301,7 +311,7 @@ def has_score_intervals(result: FittedResult) -> bool:
     return result._inference.single is not None
 
 
-def check_paper_options(cells: PaperCells, stars: bool, alpha: float, digits: int) -> None:
+def check_paper_options(cells: PaperCells, stars: bool, alpha: float, digits: int | None) -> None:
     """Raise ArgumentError for an option of a table that is invalid."""
     if isinstance(cells, str) and cells.lower() in RATIO_CELLS:
         raise NotAvailableError(NO_RATIO_CELLS.format(cells))
@@ -311,11 +321,30 @@ def check_paper_options(cells: PaperCells, stars: bool, alpha: float, digits: in
     check_digits(digits)
 
 
-def check_digits(digits: int) -> int:
-    """Return a number of digits after the point; ArgumentError where it is invalid."""
-    if check_count(digits, "digits", least=0) > MOST_DIGITS:
+def check_digits(digits: int | None) -> int | None:
+    """Return a number of digits after the point, or None; ArgumentError where it is invalid."""
+    if digits is not None and check_count(digits, "digits", least=0) > MOST_DIGITS:
         raise ArgumentError(f"digits={digits} must be at most {MOST_DIGITS}")
     return digits
+
+
+def spread_of(value: float, error: float = math.nan, low: float = math.nan, high: float = math.nan) -> float:
+    """Return the size that the digits of a row must show; nan where the row has none.
+
+    It is the standard error, without one half the length of the interval, and of an unbounded interval the
+    distance from the estimate to the end that is finite. Without errors and intervals it is the size of the
+    estimate.
+    """
+    sizes = (error, (high - low) / 2.0, high - value, value - low, abs(value))
+    return next((float(size) for size in sizes if math.isfinite(size) and size > 0.0), math.nan)
+
+
+def row_digits(spreads: Iterable[float], digits: int | None, least: int = LEAST_DIGITS) -> int:
+    """Return the digits after the point of a row: `digits`, else those that its spreads need."""
+    if digits is not None:
+        return digits
+    needs = [SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(spread)) for spread in spreads if spread > 0.0]
+    return min(max([least, *needs]), MOST_DIGITS)
 
 
 def star_marks(pvalues: Iterable[float]) -> list[str]:
@@ -348,15 +377,14 @@ def privacy_note(report: PrivacyReport, records: str) -> str:
     )
 
 
-def _intervals(result: FittedResult, alpha: float, digits: int) -> list[str]:
-    """Return intervals, by the score test where there are no standard errors and this is quick."""
+def _intervals(result: FittedResult, alpha: float) -> Floats:
+    """Return intervals, by the score test where there are no standard errors and this is quick; else nan."""
+    unknown = np.full((len(result.names), 2), np.nan)
     try:
         if result._inference.has_intervals:
-            ends = np.asarray(result._inference.interval(alpha))
-        elif result.score_sets_are_quick(alpha):
-            ends = result.conf_int(alpha, method="score").to_numpy()
-        else:
-            return [UNBOUNDED] * len(result.names)
+            return np.asarray(result._inference.interval(alpha))
+        if result.score_sets_are_quick(alpha):
+            return result.conf_int(alpha, method="score").to_numpy()
     except (NotAvailableError, NotPositiveDefiniteError, ConvergenceError):
-        return [UNBOUNDED] * len(result.names)
-    return [f"[{low:.{digits}f}, {high:.{digits}f}]" for low, high in ends]
+        return unknown
+    return unknown

@@ -65,6 +65,44 @@ def result():
     return fitted()
 
 
+def test_a_ledger_names_the_status_and_not_as_a_regressor(result):
+    ledger = pi.Ledger()
+    frame = table(3_000)
+    pi.PHReg.from_formula(FORMULA, frame, status="event", schema=SCHEMA, ledger=ledger).fit(**SPEND)
+    named = frame.assign(**{"is dead": np.where(frame["event"] == 1, "yes", "no")}).drop(columns="event")
+    levels = pi.Schema(
+        {**{name: SCHEMA[name] for name in ("time", "treated", "age")}, "is dead": ["no", "yes"]}
+    )
+    model = pi.PHReg.from_formula(
+        "time ~ treated + age", named, status="is dead", event="yes", schema=levels, ledger=ledger
+    )
+    model.fit(**SPEND)
+    X = frame[["treated", "age"]]
+    options = {"bounds": [(0, 1), (20, 90)], "horizon": 2.0, "ledger": ledger}
+    pi.PHReg(frame["time"], X, status=frame["event"], **options).fit(**SPEND)
+    assert [fit.subject for fit in ledger.fits] == [
+        f"PHReg: {FORMULA}, status=event",
+        "PHReg: time ~ treated + age, status=is dead",
+        "PHReg: time ~ treated + age, status=status",
+    ]
+
+
+def test_sites_are_told_which_column_is_the_status():
+    frame = table(3_000)
+    sites = {
+        name: Site.from_formula(
+            f"{FORMULA} + event", part, schema=SCHEMA, policy=SitePolicy(trusted_server=True)
+        )
+        for name, part in (("a", frame[:1_500]), ("b", frame[1_500:]))
+    }
+    federation = InProcessFederation(sites)
+    model = pi.PHReg.from_formula(FORMULA, federation, status="event", schema=SCHEMA, trust="server")
+    model.fit(**SPEND)
+    for site in sites.values():
+        (charged,) = site.ledger.fits
+        assert f'described as "PHReg: {FORMULA}, status=event"' in charged.subject
+
+
 def test_without_noise_it_is_coxs_regression_with_robust_errors():
     frame = table(3_000)
     fit = fitted(frame, epsilon=math.inf, rng=None)

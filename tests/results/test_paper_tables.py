@@ -19,7 +19,7 @@ from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.estimate import Estimate
 from privinf.results import Results
 from privinf.results.context import Context
-from privinf.results.paper_table import RatioFrame
+from privinf.results.paper_table import RatioFrame, row_digits, spread_of
 from privinf.results.rendering import latex
 
 NAMES = ("Intercept", "age & sex", "log_income")
@@ -61,6 +61,65 @@ def test_latex_has_rules_escapes_and_a_note(result):
         assert text.count(rf"\begin{{{environment}}}") == text.count(rf"\end{{{environment}}}") == 1
 
 
+@pytest.fixture
+def small(make_entry):
+    """Return a fit with coefficients of very different sizes."""
+    sizes = np.array([0.1, 0.0031, 4.2e-7])
+    estimate = Estimate(np.array([0.5, -2.0, 1.5e-6]), np.diag(sizes**2), NAMES, 1234)
+    return Results(estimate, Context(report=PrivacyReport.from_entries([make_entry()], delta=1e-5)))
+
+
+def test_each_row_has_the_digits_that_its_error_needs(small):
+    (body, _) = cells_of(small.to_latex())
+    assert body[0] == ["Intercept", "0.500", "0.100"]
+    assert body[1] == [r"age \& sex", "-2.0000", "0.0031"]
+    assert body[2] == [r"log\_income", "0.00000150", "0.00000042"]
+    (exact, _) = cells_of(small.to_latex(digits=3))
+    assert exact[2] == [r"log\_income", "0.000", "0.000"]
+    (intervals, _) = cells_of(small.to_latex(cells="ci"))
+    low, high = small.conf_int().loc["log_income"]
+    assert intervals[2] == [r"log\_income", "0.00000150", f"[{low:.8f}, {high:.8f}]"]
+    assert "0.00000042" in small.to_html()
+
+
+def test_rows_of_a_comparison_have_the_digits_of_their_smallest_error(small, result):
+    table = pi.compare({"small": small, "large": result})
+    body = cells_of(table.to_latex())[0]
+    assert body[4:] == [[r"log\_income", "0.00000150", "0.25000000"], ["", "(0.00000042)", "(0.50000000)"]]
+    assert body[0] == ["Intercept", "0.500", "0.500"]
+    assert cells_of(table.to_latex(digits=2))[0][4][1:] == ["0.00", "0.25"]
+    printed = str(table)
+    assert re.search(r"Intercept +0\.5000 +0\.5000", printed)
+    assert re.search(r"log_income +0\.00000150 +0\.25000000", printed)
+    assert "(0.00000042)" in printed
+    assert "0.00000150" not in str(table.summary("%.4f"))
+
+
+def test_ratios_have_the_digits_of_their_intervals():
+    frame = RatioFrame(
+        [[1.00002, 1.00001, 1.00003], [2.0, 1.0, 4.0]], ["a", "b"], ["odds ratio", "low", "high"]
+    )
+    for name, value in (("paper_head", "95% interval"), ("paper_note", ""), ("paper_marked", ())):
+        object.__setattr__(frame, name, value)
+    (body, _) = cells_of(frame.to_latex())
+    assert body == [["a", "1.000020", "[1.000010, 1.000030]"], ["b", "2.000", "[1.000, 4.000]"]]
+    assert cells_of(frame.to_latex(digits=2))[0][0] == ["a", "1.00", "[1.00, 1.00]"]
+
+
+def test_digits_follow_the_error_the_interval_its_finite_end_or_the_estimate():
+    inf, nan = np.inf, np.nan
+    assert spread_of(5.0, 0.2, 1.0, 2.0) == 0.2
+    assert spread_of(5.0, nan, 4.0, 6.5) == 1.25
+    assert spread_of(5.0, nan, -inf, 5.5) == 0.5
+    assert spread_of(5.0, nan, 2.0, inf) == 3.0
+    assert spread_of(-5.0, nan, -inf, inf) == 5.0
+    assert np.isnan(spread_of(0.0))
+    assert row_digits([nan], None) == row_digits([], None) == row_digits([70.0], None) == 3
+    assert row_digits([0.02, 0.0009], None) == 5
+    assert row_digits([1e-300], None) == 15
+    assert row_digits([1e-300], 2) == 2
+
+
 def test_stars_follow_the_pvalues(result):
     rows = ET.fromstring(result.to_html(stars=True)).findall("tbody/tr")
     stars = [row[1].text.count("*") for row in rows]
@@ -97,6 +156,9 @@ def test_ratios_effects_and_descriptions_are_tables_for_papers():
     effects, described = margins.to_latex(alpha=0.1, digits=4), description.to_latex()
     assert_same_table(effects, margins.to_html(alpha=0.1, digits=4))
     assert_same_table(described, description.to_html())
+    effect, error = margins.summary_frame().loc["age"].iloc[:2]
+    assert 0.0001 < error < 0.00095  # three digits would show one of them
+    assert f"age & {effect:.5f} & {error:.5f} & [" in margins.to_latex()
     slope, error = margins.summary_frame().loc["age"].iloc[:2]
     assert f"age & {slope:.4f} & {error:.4f} & [" in effects
     assert "at the mean of the columns" in effects

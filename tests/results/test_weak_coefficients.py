@@ -177,6 +177,34 @@ def test_every_output_names_the_coefficient(moments):
 
 
 @QUIET
+def test_maketables_has_the_marks_and_no_errors_where_intervals_are_of_score_tests(moments):
+    entry = moments.to_maketables()
+    table = entry.__maketables_coef_table__
+    cells = [f"{b:.3f}" for b in table["b"]]
+    expected = [f"{b:.3f}" + "\u2020" * (name == "g[T.c]") for name, b in moments.params.items()]
+    assert cells == expected
+    assert table["se"].isna().all()
+    np.testing.assert_array_equal(table["p"], moments.pvalues)
+    np.testing.assert_array_equal(table[["ci95l", "ci95u"]], moments.conf_int())
+    facts = {key: entry.__maketables_stat__(key) for key in entry.__maketables_default_stat_keys__}
+    assert facts["\u2020 weakly identified"] == "g[T.c]"
+    assert facts["se_type"] == "none, intervals from score tests"
+    strong = fitted(formula="y ~ x + z", level={"epsilon": 4.0, "delta": 1e-6})
+    entry = strong.to_maketables()
+    assert entry.__maketables_coef_table__["b"].dtype == float
+    np.testing.assert_array_equal(entry.__maketables_coef_table__["se"], strong.bse)
+    assert not any("\u2020" in key for key in entry.__maketables_default_stat_keys__)
+
+
+@QUIET
+def test_a_table_of_maketables_shows_the_marks(moments):
+    maketables = pytest.importorskip("maketables", reason="the extra privinf[tables] is not installed")
+    text = maketables.ETable([moments.to_maketables()]).make(type="tex")
+    assert f"{moments.params['g[T.c]']:.3f}\u2020" in text
+    assert "weakly identified" in text
+
+
+@QUIET
 def test_a_flagged_fit_in_which_no_coefficient_is_hidden_is_not_condemned(moments):
     strong = fitted(formula="y ~ x + z", level={"epsilon": 4.0, "delta": 1e-6})
     weak = replace(strong.identification, weak=True)

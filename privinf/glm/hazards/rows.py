@@ -132,7 +132,7 @@ def with_status(formula: str, status: str, schema: Schema, event: Label | None =
     """
     if '"' in status or "\\" in status:
         raise SchemaError(f"column {shown_name(status)} has a quotation mark in its name: rename it")
-    term = status if status.isidentifier() else f'Q("{status}")'
+    term = _term_of(status)
     if status in schema:
         declared = schema[status]
         if isinstance(declared, Factor):
@@ -145,6 +145,22 @@ def with_status(formula: str, status: str, schema: Schema, event: Label | None =
             raise ArgumentError(STATUS_TERM.format(shown_name(status)))
         check_event(declared, status, event, "put it into the formula")
     return f"{formula} + {term}"
+
+
+def fit_text(design: Design, status: str) -> str:
+    """Return the formula of a user for ledgers, in which the status is an argument and not a term."""
+    if design.formula is None:
+        names = [name for name in design.names if name != event_column(design, status)]
+        shown = f"{design.response} ~ {' + '.join(names)}"
+    else:
+        term = _term_of(status)
+        shown = design.formula.removesuffix(f" + C({term})").removesuffix(f" + {term}")
+    return f"{shown}, status={status}"
+
+
+def _term_of(column: str) -> str:
+    """Return a column as a formula has it."""
+    return column if column.isidentifier() else f'Q("{column}")'
 
 
 def event_column(design: Design, status: str) -> str:

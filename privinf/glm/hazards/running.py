@@ -17,12 +17,11 @@ from privinf.glm.curved_sums import LEAST_SIZE, enough
 from privinf.glm.hazards.baseline import events_of
 from privinf.glm.hazards.path import HazardFit, fit_hazards, number_of_blocks
 from privinf.glm.hazards.results import PHRegResults, hazard_results
-from privinf.glm.hazards.rows import HazardRows
+from privinf.glm.hazards.rows import HazardRows, fit_text
 from privinf.glm.hazards.sums import HazardSums
 from privinf.glm.plan import FitRequest, plan_fit
 from privinf.glm.results import FitDescription
 from privinf.glm.running import TOO_FEW_ROWS, FitRun, prepare_fit
-from privinf.schema.design import formula_text
 from privinf.typing import Trust
 
 MODEL = "PHReg"
@@ -46,7 +45,7 @@ def run_hazards(
     """Check a request, release the sums, and return the results; errors as in `PHReg.fit`."""
     _check_size(hazards, request, spending)
     with ExitStack() as stack:
-        stack.enter_context(charged_for(f"{MODEL}: {formula_text(hazards.rows.design.user)}"))
+        stack.enter_context(charged_for(f"{MODEL}: {fit_text(hazards.rows.design.user, hazards.status)}"))
         fit = prepare_fit(hazards.rows, trust, ledger, MODEL, request, spending, stack)
         queries = _sums_of(hazards, fit)
         outcome = fit_hazards(queries, most_noise=most_noise)
