@@ -343,15 +343,16 @@ class MarginalEffects:
         return self._paper_table(alpha, digits).to_latex(caption, label)
 
     @refuses(TEXT_ONLY)
-    def to_html(self, *, alpha: float = 0.05, digits: int = 3, caption: str | None = None) -> str:
+    def to_html(self, *, alpha: float = 0.05, digits: int | None = None, caption: str | None = None) -> str:
         """Return the same table as `to_latex` in HTML, with the note below the table.
 
         Parameters
         ----------
         alpha : float
             One minus the confidence level of the intervals.
-        digits : int
-            Number of digits after the decimal point, at most 15.
+        digits : int, optional
+            Number of digits after the decimal point, at most 15. By default each row has three, and more if
+            its standard error needs more for two significant digits.
         caption : str, optional
             Title above the table.
 
@@ -367,7 +368,7 @@ class MarginalEffects:
         """
         return self._paper_table(alpha, digits).to_html(caption)
 
-    def _paper_table(self, alpha: float, digits: int) -> PaperTable:
+    def _paper_table(self, alpha: float, digits: int | None) -> PaperTable:
         """Return the cells and the note of a table for a paper."""
         places = check_digits(digits)
         cells = np.column_stack(

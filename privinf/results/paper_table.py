@@ -117,8 +117,9 @@ class PortablePaperTable(UnavailableFormats):
         Parameters
         ----------
         digits : int, optional
-            Number of digits after the decimal point, at most 15. By default it is the same as in the summary,
-            and 2 in tables of `pi.stats.describe`.
+            Number of digits after the decimal point, at most 15. By default it is the same as in the summary.
+            Tables of `pi.stats.describe` have two, and more if half the length of an interval needs more for
+            two significant digits.
         caption, label : str, optional
             Caption and LaTeX label of the table.
 
@@ -139,7 +140,7 @@ class PortablePaperTable(UnavailableFormats):
         -----
         **Privacy.** Costs nothing: it uses only released numbers.
         """
-        return self._paper_table(None if digits is None else check_digits(digits)).to_latex(caption, label)
+        return self._paper_table(check_digits(digits)).to_latex(caption, label)
 
     @refuses(TEXT_ONLY)
     def to_html(self, *, digits: int | None = None, caption: str | None = None) -> str:
@@ -148,8 +149,9 @@ class PortablePaperTable(UnavailableFormats):
         Parameters
         ----------
         digits : int, optional
-            Number of digits after the decimal point, at most 15. By default it is the same as in the summary,
-            and 2 in tables of `pi.stats.describe`.
+            Number of digits after the decimal point, at most 15. By default it is the same as in the summary.
+            Tables of `pi.stats.describe` have two, and more if half the length of an interval needs more for
+            two significant digits.
         caption : str, optional
             Title above the table.
 
@@ -167,7 +169,7 @@ class PortablePaperTable(UnavailableFormats):
         -----
         **Privacy.** Costs nothing: it uses only released numbers.
         """
-        return self._paper_table(None if digits is None else check_digits(digits)).to_html(caption)
+        return self._paper_table(check_digits(digits)).to_html(caption)
 
     def _paper_table(self, digits: int | None) -> PaperTable:
         """Return the cells and the note; numbers as in the summary where `digits` is None."""

@@ -20,7 +20,7 @@ from privinf.mechanisms.samples import SampleQuery, check_columns
 from privinf.notebook import html_frame
 from privinf.results.export import PortableTable
 from privinf.results.notes import COMPLETE_SAMPLE_TARGET, sentence
-from privinf.results.paper_table import PaperTable, PortablePaperTable, privacy_note
+from privinf.results.paper_table import PaperTable, PortablePaperTable, privacy_note, row_digits, spread_of
 from privinf.schema import Factor, Schema
 from privinf.schema.declared import DAYS, as_dates, checked_names
 from privinf.stats.base import Cautions, SampleOptions, check_level, of_imputation, request_columns
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 QUARTILES = (0.25, 0.5, 0.75)
 ROWS_WITH_INTERVALS = ("mean", "std", "25%", "50%", "75%")  # rows of the table that have intervals
 ROWS_OF_DATES = ("mean", "25%", "50%", "75%")  # rows that are dates where a column is one
-PAPER_DIGITS = 2  # digits after the point in tables for papers
+PAPER_DIGITS = 2  # digits after the point at least, in tables for papers
 SUMS_SHARE = 0.4  # share of a column's mu^2 for its sums; the rest is for its distribution function
 LEVEL_COLUMNS = ("count", "share", "low", "high")  # of the table of factors
 COMPLETE_COLUMN = (
@@ -158,11 +158,11 @@ class Description(PortableTable, PortablePaperTable):
         return pd.DataFrame(rows, columns=["column", "term", "estimate", "conf_low", "conf_high"])
 
     def _paper_table(self, digits: int | None) -> PaperTable:
-        places = PAPER_DIGITS if digits is None else digits
         rows: list[tuple[str, ...]] = []
         for name, term, *numbers in self.tidy().itertuples(index=False):
             dated = name in self.dates and term in ROWS_OF_DATES
-            estimate, low, high = (_date(x) if dated else f"{x:.{places}f}" for x in numbers)
+            place = row_digits([spread_of(numbers[0], math.nan, *numbers[1:])], digits, PAPER_DIGITS)
+            estimate, low, high = (_date(x) if dated else f"{x:.{place}f}" for x in numbers)
             term = f"{term} (days)" if name in self.dates and term == "std" else term
             rows.append((f"{name}, {term}", estimate, "" if math.isnan(numbers[1]) else f"[{low}, {high}]"))
         note = [privacy_note(self.privacy, f"{self.nobs:,}"), CLIPPED_COLUMNS]
