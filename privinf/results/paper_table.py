@@ -345,8 +345,9 @@ def row_digits(spreads: Iterable[float], digits: int | None, least: int = LEAST_
     """Return the digits after the point of a row: `digits`, else those that its spreads need."""
     if digits is not None:
         return digits
-    needs = [SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(spread)) for spread in spreads if spread > 0.0]
-    return min(max([least, *needs]), MOST_DIGITS)
+    last = SIGNIFICANT_DIGITS - 1
+    exponents = [int(f"{spread:.{last}e}".partition("e")[2]) for spread in spreads if spread > 0.0]
+    return min(max([least, *(last - exponent for exponent in exponents)]), MOST_DIGITS)
 
 
 def star_marks(pvalues: Iterable[float]) -> list[str]:

@@ -116,6 +116,7 @@ def test_digits_follow_the_error_the_interval_its_finite_end_or_the_estimate():
     assert np.isnan(spread_of(0.0))
     assert row_digits([nan], None) == row_digits([], None) == row_digits([70.0], None) == 3
     assert row_digits([0.02, 0.0009], None) == 5
+    assert row_digits([0.00099999], None) == row_digits([0.001], None) == 4  # 0.0010
     assert row_digits([1e-300], None) == 15
     assert row_digits([1e-300], 2) == 2
 
