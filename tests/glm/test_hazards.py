@@ -89,14 +89,11 @@ def test_a_ledger_names_the_status_and_not_as_a_regressor(result):
 
 def test_sites_are_told_which_column_is_the_status():
     frame = table(3_000)
-    sites = {
-        name: Site.from_formula(
-            f"{FORMULA} + event", part, schema=SCHEMA, policy=SitePolicy(trusted_server=True)
-        )
-        for name, part in (("a", frame[:1_500]), ("b", frame[1_500:]))
-    }
+    policy = SitePolicy(simulation=True, trusted_server=True)
+    parts = {"north": frame[:1_500], "south": frame[1_500:]}
+    sites = {name: Site(Rows(part, None), SCHEMA, policy=policy) for name, part in parts.items()}
     federation = InProcessFederation(sites)
-    model = pi.PHReg.from_formula(FORMULA, federation, status="event", schema=SCHEMA, trust="server")
+    model = pi.PHReg.from_formula(FORMULA, federation, status="event", schema=SCHEMA)
     model.fit(**SPEND)
     for site in sites.values():
         (charged,) = site.ledger.fits

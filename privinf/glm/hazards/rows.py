@@ -150,8 +150,9 @@ def with_status(formula: str, status: str, schema: Schema, event: Label | None =
 def fit_text(design: Design, status: str) -> str:
     """Return the formula of a user for ledgers, in which the status is an argument and not a term."""
     if design.formula is None:
-        names = [name for name in design.names if name != event_column(design, status)]
-        shown = f"{design.response} ~ {' + '.join(names)}"
+        event = event_column(design, status)
+        names = [name for place, name in enumerate(design.names) if place != design.constant]
+        shown = f"{design.response} ~ {' + '.join(name for name in names if name != event)}"
     else:
         term = _term_of(status)
         shown = design.formula.removesuffix(f" + C({term})").removesuffix(f" + {term}")
