@@ -190,6 +190,13 @@ CLIPPED_OUTCOMES = (
     "values of the response {!r} other than 0 and 1 were clipped; the note on clipped values says how to "
     "declare them"
 )
+# The same of a level that few records have, by the noisy moments.
+FEW_OF_LEVEL = (
+    "few records have the level {0}: merge it with another level (pi.Factor([...], other=...)), or use more "
+    "records or budget"
+)
+MOVED_MOST = "The last step, which was too long, changed mainly the {} of {}."
+ALSO_MOVED = 0.5  # part of the largest change of linear predictors, above which a coefficient is named too
 SMALL_BUDGET = (
     "the budget is small for {1} coefficients and {2} records; spend more, or use fewer "
     "columns or tighter bounds"
@@ -293,7 +300,9 @@ def curved_notes(
     """Return the notes of a logistic or Poisson fit; one without intervals has none about these."""
     if not has_intervals and not draws.weak:
         length = math.sqrt(draws.length2)
-        return (Note(step_text(length) if draws.converged else LAST_STEP.format(draws.shift, length)),)
+        if draws.converged:
+            return (Note(step_text(length)),)
+        return (*unconverged_notes(rows, step, draws), Note(LAST_STEP.format(draws.shift, length)))
     step_length = Note(step_text(math.sqrt(draws.length2)))
     doubts = [
         note
@@ -438,8 +447,52 @@ def nonconvergence_reason(
     if rows.family == "binomial" and rows.design.constant is not None:
         rate = _rate(rows, step)
         text = SEPARATES if step.place.curvature < TELLING * max(rate * (1.0 - rate), 1e-12) else SMALL_BUDGET
-    cause = text.format(_largest(rows, draws), rows.p, rows.total)
-    return DIVERGED.format(cause)
+    named = _largest(rows, draws)
+    if text == SMALL_BUDGET and (level := rare_level(rows, step, draws)):
+        text, named = FEW_OF_LEVEL, level
+    return DIVERGED.format(text.format(named, rows.p, rows.total))
+
+
+def rare_level(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> str:
+    """Return the level of few records along which a fit did not converge; empty where there is none.
+
+    Its indicator has its rarer value in a share below `RARE` by the released moments, and its coefficient is
+    the one along which the last step moved linear predictors most, or is larger than `PRIOR_SLOPE`.
+    """
+    mean, _ = column_moments(step.walk.second, rows.design.constant)
+    low, high = rows.limits
+    share = (mean - low) / np.where(high > low, high - low, 1.0)
+    declared = np.array([column.indicator for column in rows.design.columns])
+    rare = _slopes(rows, declared & (np.minimum(share, 1.0 - share) < RARE))
+    sizes = _predictor_moves(rows, step)
+    rare &= (sizes == sizes.max()) | (np.abs(draws.params) > PRIOR_SLOPE)
+    if not rare.any():
+        return ""
+    return rows.design.names[int(np.argmax(np.where(rare, np.abs(draws.params), -1.0)))]
+
+
+def unconverged_notes(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> tuple[Note, ...]:
+    """Return the note on the coefficients that the last step of a fit changed most, if it has slopes.
+
+    The measure is the change times the standard deviation of the column, by the released moments. `columns`
+    of the note are these coefficients, or only the level of few records that `nonconvergence_reason` names.
+    """
+    sizes = _predictor_moves(rows, step)
+    order = np.argsort(-sizes, kind="stable")
+    moved = tuple(rows.design.names[j] for j in order if sizes[j] > ALSO_MOVED * sizes.max())
+    if not moved:
+        return ()
+    text = MOVED_MOST.format("coefficients" if len(moved) > 1 else "coefficient", listed(moved))
+    level = rare_level(rows, step, draws)
+    return must_read(text, columns=(level,) if level else moved)
+
+
+def _predictor_moves(rows: GlmRows, step: OneStepRelease) -> Floats:
+    """Return by how much each coefficient's part of the last step moves linear predictors, shape (p,)."""
+    values, vectors = step.hessian.floored()
+    moved = step.place.transform.T @ (vectors @ ((vectors.T @ step.score.mean) / values))
+    _, variance = column_moments(step.walk.second, rows.design.constant)
+    return np.asarray(np.abs(moved) * np.sqrt(variance))
 
 
 def _slopes(rows: GlmRows, flags: Flags) -> Flags:

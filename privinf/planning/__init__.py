@@ -61,7 +61,7 @@ NO_PEOPLE = (
     "n was not passed, so the plan is for 10,000 people: pass n=, or call n_for(width=...) for the number of "
     "people that you need"
 )
-# Of levels of few people whose coefficients most fits identify too weakly.
+# Of levels of few people whose coefficients most fits identify too weakly, or for which fits do not converge.
 RARE_LEVEL = (
     "few people have the level {level!r} of {column!r} ({count:,.0f} of {n:,} with these shares), which can "
     "widen the intervals of all coefficients. Merge it with another level, for example by pi.Factor([...], "
@@ -541,8 +541,8 @@ class Study:
 
     @property
     def _rare_levels(self) -> list[str]:
-        """Sentences on levels of few people that most fits of an estimator identify too weakly."""
-        weak = {name for cell in self.cells for name in cell.weak}
+        """Sentences on levels of few people that are weak in most fits, or for which fits do not converge."""
+        weak = {name for cell in self.cells for name in (*cell.weak, *cell.causes)}
         sentences = []
         for column in self.case.people.distributions:
             if not column.levels:

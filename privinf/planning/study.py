@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -206,6 +207,8 @@ class Cell:
         the case.
     reason : str
         Why there is no interval, in the words of a fit that had none.
+    causes : tuple of str
+        Coefficients that the notes of most fits without intervals name.
     joint : tuple of dict of str to JointTest
         Tests of the terms of the formula, a dict per fit; without the terms that a fit identifies too weakly.
     """
@@ -218,6 +221,7 @@ class Cell:
     identified: Floats
     fits: int
     reason: str
+    causes: tuple[str, ...] = ()
     joint: tuple[Mapping[str, JointTest], ...] = ()
 
     def joint_power(self, term: str, effects: Floats, alpha: float) -> float:
@@ -331,6 +335,7 @@ def simulated(
     none = np.full(len(case.which), np.nan)
     fits: dict[str, list[Floats]] = {name: [] for name in names}
     joint: dict[str, list[Mapping[str, JointTest]]] = {name: [] for name in names}
+    causes: dict[str, Counter[str]] = {name: Counter() for name in names}
     cannot: dict[str, str] = {}
     reasons: dict[str, str] = {}
     active = list(names)
@@ -341,6 +346,7 @@ def simulated(
         noise = dict(zip(names, rng.spawn(first + len(names))[first:], strict=True))
         for name in active:
             step()
+            result: Any = None
             key = tables.key(case, name, number)
             if key in tables.widths:
                 fits[name].append(tables.widths[key])
@@ -356,6 +362,7 @@ def simulated(
             except NotAvailableError as error:
                 fits[name].append(none)
                 joint[name].append({})
+                causes[name].update(_causes(result))
                 if name not in reasons and not _noise_is_why(case, name, frame, str(error)):
                     cannot[name] = str(error)
                 reasons[name] = str(error)
@@ -369,7 +376,9 @@ def simulated(
             break
     return tuple(
         replace(
-            _cell(name, case, fits[name], cannot.get(name), reasons.get(name, "")), joint=tuple(joint[name])
+            _cell(name, case, fits[name], cannot.get(name), reasons.get(name, "")),
+            joint=tuple(joint[name]),
+            causes=_main_causes(causes[name], fits[name]),
         )
         for name in names
     )
@@ -429,6 +438,22 @@ def _joint_tests(case: Case, result: Any) -> dict[str, JointTest]:
             if np.linalg.eigvalsh(covariance)[0] > 0.0:
                 tests[term] = JointTest(covariance=covariance, distribution=joint_distribution(estimate, R))
     return tests
+
+
+def _causes(result: Any) -> set[str]:
+    """Return the coefficients that the notes of a fit without intervals name."""
+    return set() if result is None else {name for note in result._context.ranked for name in note.columns}
+
+
+def _main_causes(causes: Mapping[str, int], fits: Sequence[Floats]) -> tuple[str, ...]:
+    """Return the coefficients that are named in most of the fits without any interval.
+
+    They are a cause to be stated only where such fits are more than a few.
+    """
+    without = sum(bool(np.isnan(widths).all()) for widths in fits)
+    if without <= (1.0 - EDGE) * len(fits):
+        return ()
+    return tuple(name for name, count in causes.items() if count > without / 2)
 
 
 def _identified(widths: Floats) -> Floats:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import warnings
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from scipy.stats import kurtosis as scipy_kurtosis
 import privinf as pi
 from privinf.cli import main
 from privinf.errors import ArgumentError, LargeDeltaWarning, NotAvailableError, SchemaError
+from privinf.glm import posterior_draws
 from privinf.planning import study as study_module
 from privinf.planning.people import population
 from privinf.planning.study import Aim
@@ -197,6 +199,22 @@ def test_a_rare_level_is_named_before_anything_is_spent():
         assert "pi.Factor([...], other='n')" in rare
         assert "the level 's'" not in rare
     assert "few people" not in plan(3000, "wage ~ educ + region").summary()
+
+
+def test_a_level_along_which_fits_do_not_converge_is_named(monkeypatch):
+    monkeypatch.setattr(posterior_draws, "LONGEST_STEP2", {math.inf: 0.0})
+    book = pi.Guesses(means={"days": 3.0}, shares={"region": {"n": 0.66, "s": 0.33, "w": 0.01}})
+    options = {"family": "poisson", "estimators": ["Poisson"], "guesses": book, "epsilon": 1.0}
+    study = plan(12_000, "days ~ female + region", **options)
+    assert study.cells[0].causes == ("region[T.w]",)
+    assert "few people have the level 'w' of 'region' (120 of 12,000 with these shares)" in study.summary()
+
+
+def test_a_few_fits_without_intervals_have_no_cause_that_is_stated():
+    clear, without = np.ones(2), np.full(2, np.nan)
+    causes = study_module._main_causes
+    assert causes(Counter({"a": 1}), [clear] * 19 + [without]) == ()
+    assert causes(Counter({"a": 3, "b": 1}), [clear] * 8 + [without] * 4) == ("a",)
 
 
 def test_without_noise_the_width_is_the_floor():

@@ -63,10 +63,29 @@ def test_a_fit_that_did_not_converge_is_not_called_weak(unconverged):
     assert summary.plain_facts["Convergence"] == "NOT CONVERGED (see notes)"
     assert "Weak for" not in summary.plain_facts
     assert "(weak)" not in page_of(unconverged)
-    first, second = (note.text for note in summary.ranked_notes if note.rank in ("must-read", "table"))
+    first, second, third = (note.text for note in summary.ranked_notes if note.rank in ("must-read", "table"))
     assert first.startswith("The fit did not converge, most likely because the budget is small for 2")
     assert "spend more" in first
-    assert "no intervals" in second
+    notes = (first, second, third)
+    assert any("no intervals" in note for note in notes)
+    assert "The last step, which was too long, changed mainly the coefficient of x." in notes
+
+
+@pytest.mark.parametrize(("model", "response"), [("Logit", "sick"), ("Poisson", "visits")])
+def test_a_level_of_few_records_is_named_if_a_fit_did_not_converge_along_it(monkeypatch, model, response):
+    monkeypatch.setattr(posterior_draws, "LONGEST_STEP2", {math.inf: 0.0})
+    table = patients(20_000)
+    groups = np.random.default_rng(3).choice(["a", "b", "rare"], len(table), p=[0.6, 0.39, 0.01])
+    schema = pi.Schema({"x": (-1, 1), "sick": (0, 1), "visits": (0, 20), "g": ["a", "b", "rare"]})
+    made = getattr(pi, model).from_formula(f"{response} ~ x + C(g)", table.assign(g=groups), schema=schema)
+    fit = made.fit(epsilon=1.0, delta=1e-6, rng=0)
+    assert not fit._inference.converged
+    printed = [note for note in fit.summary().ranked_notes if note.rank == "must-read"]
+    reason = "The fit did not converge, most likely because few records have the level C(g)[T.rare]: merge it"
+    assert printed[0].text.startswith(reason)
+    assert "pi.Factor([...], other=...)" in printed[0].text
+    assert "changed mainly the coefficient of C(g)[T.rare]." in " ".join(note.text for note in printed)
+    assert all(len(note.text.split()) <= 35 for note in printed)
 
 
 def test_a_fit_without_intervals_has_no_note_about_them(unconverged):
