@@ -196,6 +196,9 @@ FEW_OF_LEVEL = (
     "records or budget"
 )
 MOVED_MOST = "The last step, which was too long, changed mainly the {} of {}."
+# Smallest eigenvalue of the last Hessian, relative to the norm of its noise, below which a level that is most
+# of its direction is a likely cause: in 23 fits with such a level that did not converge it was 1.2 to 3.1.
+FAINT = 5.0
 ALSO_MOVED = 0.5  # part of the largest change of linear predictors, above which a coefficient is named too
 SMALL_BUDGET = (
     "the budget is small for {1} coefficients and {2} records; spend more, or use fewer "
@@ -456,8 +459,9 @@ def nonconvergence_reason(
 def rare_level(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> str:
     """Return the level of few records along which a fit did not converge; empty where there is none.
 
-    Its indicator has its rarer value in a share below `RARE` by the released moments, and its coefficient is
-    the one along which the last step moved linear predictors most, or is larger than `PRIOR_SLOPE`.
+    Its indicator has its rarer value in a share below `RARE` by the released moments. Its coefficient is the
+    one along which the last step moved linear predictors most, or is larger than `PRIOR_SLOPE`, or is most of
+    the direction in which the Hessian is smallest and not far above its noise (`FAINT`).
     """
     mean, _ = column_moments(step.walk.second, rows.design.constant)
     low, high = rows.limits
@@ -465,7 +469,10 @@ def rare_level(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws) -> st
     declared = np.array([column.indicator for column in rows.design.columns])
     rare = _slopes(rows, declared & (np.minimum(share, 1.0 - share) < RARE))
     sizes = _predictor_moves(rows, step)
-    rare &= (sizes == sizes.max()) | (np.abs(draws.params) > PRIOR_SLOPE)
+    values, vectors = np.linalg.eigh(step.hessian.mean)
+    faintest = _predictor_sizes(rows, step, vectors[:, 0])
+    is_faint = (faintest == faintest.max()) & (values[0] < FAINT * step.hessian.floor)
+    rare &= (sizes == sizes.max()) | (np.abs(draws.params) > PRIOR_SLOPE) | is_faint
     if not rare.any():
         return ""
     return rows.design.names[int(np.argmax(np.where(rare, np.abs(draws.params), -1.0)))]
@@ -490,9 +497,13 @@ def unconverged_notes(rows: GlmRows, step: OneStepRelease, draws: PosteriorDraws
 def _predictor_moves(rows: GlmRows, step: OneStepRelease) -> Floats:
     """Return by how much each coefficient's part of the last step moves linear predictors, shape (p,)."""
     values, vectors = step.hessian.floored()
-    moved = step.place.transform.T @ (vectors @ ((vectors.T @ step.score.mean) / values))
+    return _predictor_sizes(rows, step, vectors @ ((vectors.T @ step.score.mean) / values))
+
+
+def _predictor_sizes(rows: GlmRows, step: OneStepRelease, move: Floats) -> Floats:
+    """Return by how much each coefficient's part of a move in whitened units moves linear predictors."""
     _, variance = column_moments(step.walk.second, rows.design.constant)
-    return np.asarray(np.abs(moved) * np.sqrt(variance))
+    return np.asarray(np.abs(step.place.transform.T @ move) * np.sqrt(variance))
 
 
 def _slopes(rows: GlmRows, flags: Flags) -> Flags:

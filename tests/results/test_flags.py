@@ -11,7 +11,7 @@ from statsmodels.iolib.summary2 import summary_col
 
 import privinf as pi
 from privinf.errors import MisfitWarning, NotAvailableError
-from privinf.glm import posterior_draws
+from privinf.glm import advice, posterior_draws
 from privinf.glm.advice import DRAWN_NOTE
 from privinf.planning import Study
 from privinf.results.notes import COMPLETE_ROWS, COMPLETE_TARGET
@@ -86,6 +86,22 @@ def test_a_level_of_few_records_is_named_if_a_fit_did_not_converge_along_it(monk
     assert "pi.Factor([...], other=...)" in printed[0].text
     assert "changed mainly the coefficient of C(g)[T.rare]." in " ".join(note.text for note in printed)
     assert all(len(note.text.split()) <= 35 for note in printed)
+
+
+def test_a_level_is_named_too_if_the_hessian_is_smallest_along_it(monkeypatch):
+    monkeypatch.setattr(posterior_draws, "LONGEST_STEP2", {math.inf: 0.0})
+    monkeypatch.setattr(advice, "_predictor_moves", lambda rows, step: np.array([0.0, 0.1, 0.1, 1.0]))
+    monkeypatch.setattr(advice, "PRIOR_SLOPE", math.inf)
+    table = patients(20_000)
+    groups = np.random.default_rng(3).choice(["a", "b", "rare"], len(table), p=[0.6, 0.39, 0.01])
+    schema = pi.Schema({"x": (-1, 1), "sick": (0, 1), "g": ["a", "b", "rare"]})
+    model = pi.Logit.from_formula("sick ~ x + C(g)", table.assign(g=groups), schema=schema)
+    reasons = []
+    for faint in (math.inf, 0.0):
+        monkeypatch.setattr(advice, "FAINT", faint)
+        reasons.append(model.fit(epsilon=1.0, delta=1e-6, rng=0).estimate.weak_reason)
+    assert "few records have the level C(g)[T.rare]" in reasons[0]
+    assert "the budget is small for 4 coefficients" in reasons[1]
 
 
 def test_a_fit_without_intervals_has_no_note_about_them(unconverged):
