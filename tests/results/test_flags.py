@@ -91,6 +91,7 @@ def test_a_level_of_few_records_is_named_if_a_fit_did_not_converge_along_it(monk
 def test_a_level_is_named_too_if_the_hessian_is_smallest_along_it(monkeypatch):
     monkeypatch.setattr(posterior_draws, "LONGEST_STEP2", {math.inf: 0.0})
     monkeypatch.setattr(advice, "_predictor_moves", lambda rows, step: np.array([0.0, 0.1, 0.1, 1.0]))
+    monkeypatch.setattr(advice, "_predictor_sizes", lambda rows, step, move: np.array([0.0, 0.1, 1.0, 0.1]))
     monkeypatch.setattr(advice, "PRIOR_SLOPE", math.inf)
     table = patients(20_000)
     groups = np.random.default_rng(3).choice(["a", "b", "rare"], len(table), p=[0.6, 0.39, 0.01])
