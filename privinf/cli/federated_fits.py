@@ -141,6 +141,11 @@ class FederatedFitPlan:
     checkpoint: Path | None
     out: Path
 
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """Endings of the files of results: of a statistic it is the record alone."""
+        return (".json",) if self.statistic else (".json", ".npz")
+
 
 @error_boundary
 def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = False) -> FederatedFitPlan:
@@ -238,8 +243,7 @@ def run_plan(plan: FederatedFitPlan, federation: Federation, *, overwrite: bool 
     -----
     **Privacy.** Costs what the plan states, at every queried site, and no more.
     """
-    endings = (".json",) if plan.statistic else (".json", ".npz")
-    targets = [Path(f"{plan.out}{ending}") for ending in endings]
+    targets = [Path(f"{plan.out}{ending}") for ending in plan.endings]
     for target in targets:
         check_free(target, overwrite)
     record: dict[str, Any] = {"plan": plan.statistic or plan.model, "formula": plan.formula}

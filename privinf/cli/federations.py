@@ -337,7 +337,7 @@ def fit_command(
         json.dumps(result, indent=1) if as_json else result.get("summary", json.dumps(result, indent=1))
     )
     if not as_json:
-        click.echo(f"written: {plan.out}.json")
+        click.echo("written: " + " and ".join(f"{plan.out}{ending}" for ending in plan.endings))
 
 
 def _ends(folder: Path, key_file: Path | None) -> dict[str, str]:

@@ -294,7 +294,7 @@ def check_command(schema: Path, formula: str | None, data: Path | None, undeclar
     """  # noqa: D301
     declared = read_schema_file(schema)
     click.echo(repr(declared))
-    if declared.blank and formula is None:
+    if declared.blank and formula is None and not undeclared:
         raise SchemaError(
             f"the schema {schema} is not complete; fill in the bounds or levels of "
             f"{', '.join(map(repr, declared.blank))}"
@@ -313,7 +313,7 @@ def check_command(schema: Path, formula: str | None, data: Path | None, undeclar
             click.echo(NOT_CHECKED)
     if declared.blank:
         click.echo(
-            "these columns have no bounds or levels, but the formula does not use them: "
+            "these columns have no bounds or levels, and cannot be used until they are declared: "
             f"{', '.join(map(repr, declared.blank))}"
         )
 
@@ -337,9 +337,10 @@ def _check_kinds(schema: Schema, data: Path) -> None:
 
 def _list_undeclared(schema: Schema, data: Path) -> None:
     """Print a table's undeclared levels, values outside the bounds, and gaps; each block is read once."""
-    factors = [name for name, item in schema.columns.items() if isinstance(item, Factor)]
+    columns = {name: item for name, item in schema.columns.items() if name not in schema.blank}
+    factors = [name for name, item in columns.items() if isinstance(item, Factor)]
     values: dict[str, dict[Any, None]] = {name: {} for name in factors}
-    numbers = {name: item for name, item in schema.columns.items() if isinstance(item, Numeric)}
+    numbers = {name: item for name, item in columns.items() if isinstance(item, Numeric)}
     outside = dict.fromkeys(numbers, 0)
     present = dict.fromkeys(numbers, 0)
     gaps: set[str] = set()

@@ -261,7 +261,10 @@ def glm_rows(
     if family == "binomial":
         check_binary(design)
     if family in COUNTED and low < 0.0:
-        raise SchemaError("the lower bound of a Poisson response must be 0 or more: counts are not negative")
+        raise SchemaError(
+            "the lower bound of a Poisson response must be 0 or more: counts are not negative. This is "
+            "public: in the place of a bound of find_bounds, declare 0, at no cost"
+        )
     for name, private, top in zip(design.names, design.private, design.high, strict=True):
         if not private and not math.isfinite(top) and name != _constant_name(design):
             raise SensitivityError(

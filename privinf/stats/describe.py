@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 QUARTILES = (0.25, 0.5, 0.75)
+INTERVALS_ELSEWHERE = (
+    "Intervals of means, standard deviations and quartiles are in .intervals and in .tidy()."
+)
 ROWS_WITH_INTERVALS = ("mean", "std", "25%", "50%", "75%")  # rows of the table that have intervals
 ROWS_OF_DATES = ("mean", "25%", "50%", "75%")  # rows that are dates where a column is one
 PAPER_DIGITS = 2  # digits after the point at least, in tables for papers
@@ -205,7 +208,8 @@ class Description(PortableTable, PortablePaperTable):
             for name, rows in self.complete.items()
         ]
         cautions += [COMPLETE_SAMPLE_TARGET] if self.complete else []
-        return [CLIPPED_COLUMNS, *cautions, *([self.privacy.stamp] if self.privacy.stamp else [])]
+        first = [CLIPPED_COLUMNS, *([INTERVALS_ELSEWHERE] if self.table.size else [])]
+        return [*first, *cautions, *([self.privacy.stamp] if self.privacy.stamp else [])]
 
 
 @error_boundary

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -117,6 +118,15 @@ def test_undeclared_levels_are_listed_for_the_holder(desk):
     assert "values of the column 'g' that the schema does not declare: 'B'" in done.output
     assert "'B'" not in desk.run(*words, "--data", "levels.csv").output
     desk.refused(desk.run(*words, "--undeclared"), "--undeclared needs --data")
+
+
+def test_undeclared_values_are_listed_while_other_columns_are_blank(desk):
+    pd.DataFrame({"x": [1.0, -9.0], "z": 1.0}).to_csv("part.csv", index=False)
+    text = '[columns.x]\nlow = 0\nhigh = 5\n[columns.z]\nlow = ""\nhigh = ""\n'
+    Path("part.toml").write_text(text)
+    done = desk.run("schema", "check", "part.toml", "--data", "part.csv", "--undeclared").output
+    assert "50.00% of the values of 'x' are outside" in done
+    assert "cannot be used until they are declared: 'z'" in done
 
 
 def test_missing_values_are_named_for_the_holder_alone(desk):
