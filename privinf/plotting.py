@@ -217,7 +217,9 @@ def curves(result: Any, *, ax: Axes | None = None) -> Axes:
     ax.set_ylim(0.0, 1.0 if survival else None)
     ticks = at_risk.index.to_numpy()
     ax.set_xticks(ticks, [f"{tick:.4g}" for tick in ticks])
-    ax.set_xlabel(result.release.names[0])
+    noise = result.count_noise["at risk"]
+    largest = f"; numbers at risk: noise of sd {noise.max():.2g}" if noise.any() else ""
+    ax.set_xlabel(f"{result.release.names[0]}{largest}")
     name = "survival" if survival else "cumulated hazard"
     ax.set_ylabel(f"{name}, {100.0 * result.confidence_level:g}% band")
     ax.set_title(result.title, loc="left", pad=20)

@@ -66,7 +66,8 @@ TABLE_STREAM = 11  # seed of these tables: the same release has the same p-value
 HIDDEN_BELOW = 3.0
 GRID = 4001  # correlations at which the test is inverted
 HIDDEN_PAIR = (
-    "At least one of the two variances cannot be distinguished from the noise, so the interval is [-1, 1]."
+    "At least one of the two variances cannot be distinguished from the noise, so there is no estimate, and "
+    "the interval is [-1, 1]."
 )
 DF_OF_TABLE = (
     "Df is (rows - 1)(columns - 1); the p-value comes from simulated tables with noise, not from the "
@@ -634,9 +635,11 @@ def pearsonr(
     )
     model = PairModel.released(release)
     size = max(model.n * float(model.product), 1e-300)
-    bse = min(math.sqrt(float(model.variance(model.r))) / size, 1.0)
-    row = base.EstimateRow(f"{names[0]}, {names[1]}", float(model.r), bse, *model.interval(level))
-    weak = HIDDEN_PAIR if not np.isfinite(model.relative) else NORMAL_PAIRS
+    is_weak = not np.isfinite(model.relative)
+    r = math.nan if is_weak else float(model.r)
+    bse = math.nan if is_weak else min(math.sqrt(float(model.variance(model.r))) / size, 1.0)
+    row = base.EstimateRow(f"{names[0]}, {names[1]}", r, bse, *model.interval(level))
+    weak = HIDDEN_PAIR if is_weak else NORMAL_PAIRS
     first_sum = 0 if release.complete is None else 1
     means = release.sums[0, first_sum : first_sum + 2] / model.n
     sds = release.scale[first_sum : first_sum + 2] / model.n

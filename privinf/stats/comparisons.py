@@ -127,6 +127,11 @@ UNSEEN_BY = (
     "intervals do not cover a few extreme values; if they are all in group {2}, clipping them could move its "
     "mean {3}. With tighter bounds, the intervals rely less on this extrapolation"
 )
+HIDDEN_SHARES = (
+    "Eta squared and omega squared are not available (nan): the noise hides the differences between groups, "
+    "or the variance of the values, each below two standard errors of its noise. The test is valid. Use a "
+    "larger budget or narrower bounds."
+)
 CLIPPED_GROUPS = (
     "The means are of values clipped to the public bounds; the group of each row is also protected."
 )
@@ -701,6 +706,8 @@ def anova_oneway(
     release, chosen_clip = _group_sums(request, query, clip)
     model = GroupModel.released(release).present()
     F, df, pvalue = model.anova()
+    shares = model.shares()
+    hidden = (HIDDEN_SHARES,) if model.a > 0.0 and math.isnan(shares["eta squared"]) else ()
     value = query.values[0]
     by = query.by[0]
     return GroupsResult(
@@ -716,8 +723,8 @@ def anova_oneway(
             least_pvalue=LEAST_RANK if model.laplace else 0.0,
             null=f"means of {value}{_among(chosen_clip)} equal over {by}",
         ),
-        effects=model.shares(),
-        ranked_notes=(*_group_notes(release, chosen_clip), DF_OF_ANOVA),
+        effects=shares,
+        ranked_notes=(*hidden, *_group_notes(release, chosen_clip), DF_OF_ANOVA),
         cautions=clip_cautions(release, chosen_clip),
     )
 

@@ -52,7 +52,7 @@ import numpy as np
 from scipy import stats as distributions
 
 from privinf.errors import ArgumentError, ChangedTargetWarning
-from privinf.inference.noisy_variance import NoisyVariance, StandardizedMean
+from privinf.inference.noisy_variance import NoisyVariance, StandardizedMean, is_hidden
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleSums
 from privinf.stats import base
@@ -439,15 +439,28 @@ class GroupModel:
         return (Nh * Sg - Ng * Sh) / n, Ng * Nh / n, v0, q, _degrees(v0 + q[0], np.asarray(scatter))
 
     def shares(self) -> dict[str, float]:
-        """Return eta squared and omega squared, corrected for what the noise adds to squares."""
+        """Return eta squared and omega squared, corrected for what the noise adds to squares; nan if hidden.
+
+        With ``A = S - m N``, whose noise has the variance ``v = a^2 (1 + m^2)``, the square between groups B,
+        the sum of ``(A^2 - v)/N``, has noise of variance ``4 (A^2 - v) v + 2 v^2`` over N^2, with 5 v^2 for
+        Laplace noise, and that of the noise of N. The total square has the noise of P and of m. The noise
+        hides both numbers where either square is below two sds of its noise: eta squared would be 0, or far
+        too large, by chance.
+        """
         k = len(self.N)
         m = self.common
-        scores = ((self.S - m * self.N) ** 2 - self.a**2 * (1.0 + m**2)) / np.maximum(self.N, 1.0)
+        N = np.maximum(self.N, 1.0)
+        v = self.a**2 * (1.0 + m**2)
+        clean = (self.S - m * self.N) ** 2 - v
         n = float(np.max(self.complete))
         total = float((self.N - self.P).sum() - n * m[0] ** 2)
-        if total <= 0.0:
+        between = float((clean / N).sum())
+        own = 4.0 * np.maximum(clean, 0.0) * v + (5.0 if self.laplace else 2.0) * v**2
+        noise = math.sqrt(float(((own + (clean * self.a / N) ** 2) / N**2).sum()))
+        total_noise = math.sqrt(k * (self.b**2 + 4.0 * float(m[0]) ** 2 * self.a**2))
+        if total <= 0.0 or is_hidden(total, total_noise) or (noise > 0.0 and is_hidden(between, noise)):
             return {"eta squared": math.nan, "omega squared": math.nan}
-        between = min(max(float(scores.sum()), 0.0), total)
+        between = min(max(between, 0.0), total)
         within = (total - between) / max(n - k, 1.0)
         omega = (between - (k - 1) * within) / (total + within)
         return {"eta squared": between / total, "omega squared": max(omega, 0.0)}

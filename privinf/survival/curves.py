@@ -57,6 +57,11 @@ SHOWN_NOTE = (
     "Curves and numbers at risk are shown monotone and without negative numbers; intervals belong to the "
     "estimates before that."
 )
+COUNTS_NOTE = (
+    "Numbers at risk and of events are estimates: in each group their noise has standard errors of {:.3g} "
+    "to {:.3g} for a number at risk, and of {:.3g} to {:.3g} for the events of an interval. So small numbers "
+    "are mostly noise."
+)
 ACTUARIAL_NOTE = (
     "Events are known by intervals of the public grid: a record that is censored in an interval counts as at "
     "risk for half of it. Pass discrete=True if the grid has every time that can occur."
@@ -214,8 +219,24 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
             parts.append(part)
         return pd.concat(parts, ignore_index=True)
 
+    @property
+    def count_noise(self) -> pd.DataFrame:
+        """Standard errors that the noise causes in the numbers ``at risk`` and of ``events`` of each group.
+
+        The table has one row per time; all groups have the same noise. The numbers of `table` and `at_risk`
+        are rounded and made monotone after the noise.
+        """
+        import pandas as pd
+
+        noise = self._cells.noise.sizes(full_grid=self.release.discrete)
+        index = pd.Index(self.times, name=self.release.names[0])
+        columns = {"at risk": np.sqrt(noise.NN), "events": np.sqrt(np.diag(noise.DD))}
+        return pd.DataFrame(columns, index)
+
     def at_risk(self, times: Any = None) -> pd.DataFrame:
         """Return the estimated numbers at risk, decreasing in time and rounded, with one column per group.
+
+        `count_noise` has the standard errors of their noise.
 
         Parameters
         ----------
@@ -539,7 +560,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
             if last < self.times[-1]
         ]
         detail = [] if self.release.discrete else [Note(ACTUARIAL_NOTE)]
-        shown = [Note(SHOWN_NOTE)] if self.release.scale > 0.0 else []
+        shown = [Note(SHOWN_NOTE), Note(self._counts_note(), "table")] if self.release.scale > 0.0 else []
         return (
             *complete_sample_notes(self.complete),
             *negative_times_notes(self.release),
@@ -550,6 +571,11 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
             *shown,
             *detail,
         )
+
+    def _counts_note(self) -> str:
+        """Return the note on the noise of the numbers at risk and of the events."""
+        at_risk, events = self.count_noise["at risk"], self.count_noise["events"]
+        return COUNTS_NOTE.format(at_risk.min(), at_risk.max(), events.min(), events.max())
 
     def _facts(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         release = self.release

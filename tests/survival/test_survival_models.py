@@ -734,3 +734,22 @@ def test_competing_events_are_refused_with_a_remedy():
     schema = pi.Schema({"t": (0, 5), "end": ["alive", "dead", "moved"]})
     with pytest.raises(SchemaError, match="make a column that is 1 for this event"):
         pi.survival.KaplanMeier("t", "end", data=frame, schema=schema)
+
+
+def test_the_noise_of_numbers_at_risk_and_of_events_is_stated():
+    g = np.random.default_rng(0)
+    time, status = g.uniform(0.0, 12.0, 500), g.integers(0, 2, 500)
+    model = pi.survival.KaplanMeier(time, status, bounds=(0, 12), grid=6)
+    exact = model.fit(epsilon=np.inf)
+    assert not exact.count_noise.to_numpy().any()
+    assert "their noise has standard errors" not in " ".join(exact.notes)
+    fits = [model.fit(epsilon=1.0, delta=1e-6, rng=seed) for seed in range(60)]
+    noise = fits[0].count_noise
+    errors = {
+        "at risk": [fit._cells.at_risk[0] - exact._cells.at_risk[0] for fit in fits],
+        "events": [fit._cells.D[0] - exact._cells.D[0] for fit in fits],
+    }
+    for name, draws in errors.items():
+        sds = np.sqrt(np.mean(np.square(draws), axis=0))
+        assert 0.8 < np.median(sds[1:] / noise[name].to_numpy()[1:]) < 1.25
+    assert "their noise has standard errors" in " ".join(fits[0].notes)
