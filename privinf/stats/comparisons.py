@@ -132,6 +132,9 @@ HIDDEN_SHARES = (
     "or the variance of the values, each below two standard errors of its noise. The test is valid. Use a "
     "larger budget or narrower bounds."
 )
+NOISY_SHARES = (
+    "The privacy noise alone causes a standard error of {:.2g} in eta squared and in omega squared."
+)
 CLIPPED_GROUPS = (
     "The means are of values clipped to the public bounds; the group of each row is also protected."
 )
@@ -706,8 +709,8 @@ def anova_oneway(
     release, chosen_clip = _group_sums(request, query, clip)
     model = GroupModel.released(release).present()
     F, df, pvalue = model.anova()
-    shares = model.shares()
-    hidden = (HIDDEN_SHARES,) if model.a > 0.0 and math.isnan(shares["eta squared"]) else ()
+    shares, sd = model.shares()
+    noise = HIDDEN_SHARES if math.isnan(sd) else NOISY_SHARES.format(sd)
     value = query.values[0]
     by = query.by[0]
     return GroupsResult(
@@ -724,7 +727,7 @@ def anova_oneway(
             null=f"means of {value}{_among(chosen_clip)} equal over {by}",
         ),
         effects=shares,
-        ranked_notes=(*hidden, *_group_notes(release, chosen_clip), DF_OF_ANOVA),
+        ranked_notes=(*((noise,) if model.a > 0.0 else ()), *_group_notes(release, chosen_clip), DF_OF_ANOVA),
         cautions=clip_cautions(release, chosen_clip),
     )
 

@@ -438,8 +438,8 @@ class GroupModel:
         v0 = parts[0] + parts[1]
         return (Nh * Sg - Ng * Sh) / n, Ng * Nh / n, v0, q, _degrees(v0 + q[0], np.asarray(scatter))
 
-    def shares(self) -> dict[str, float]:
-        """Return eta squared and omega squared, corrected for what the noise adds to squares; nan if hidden.
+    def shares(self) -> tuple[dict[str, float], float]:
+        """Return eta squared and omega squared without what noise adds, nan if hidden, and the noise's sd.
 
         With ``A = S - m N``, whose noise has the variance ``v = a^2 (1 + m^2)``, the square between groups B,
         the sum of ``(A^2 - v)/N``, has noise of variance ``4 (A^2 - v) v + 2 v^2`` over N^2, with 5 v^2 for
@@ -459,11 +459,12 @@ class GroupModel:
         noise = math.sqrt(float(((own + (clean * self.a / N) ** 2) / N**2).sum()))
         total_noise = math.sqrt(k * (self.b**2 + 4.0 * float(m[0]) ** 2 * self.a**2))
         if total <= 0.0 or is_hidden(total, total_noise) or (noise > 0.0 and is_hidden(between, noise)):
-            return {"eta squared": math.nan, "omega squared": math.nan}
+            return {"eta squared": math.nan, "omega squared": math.nan}, math.nan
+        sd = math.hypot(noise, between / total * total_noise) / total
         between = min(max(between, 0.0), total)
         within = (total - between) / max(n - k, 1.0)
         omega = (between - (k - 1) * within) / (total + within)
-        return {"eta squared": between / total, "omega squared": max(omega, 0.0)}
+        return {"eta squared": between / total, "omega squared": max(omega, 0.0)}, sd
 
     # ---- simulated releases
 
