@@ -166,12 +166,14 @@ def test_a_negative_residual_variance_leaves_the_interval_of_the_noise():
         covered.append((interval[:, 0] <= [0.5, -0.3]) & (interval[:, 1] >= [0.5, -0.3]))
         if r._context.scale is None:
             drowned.append(r)
-    assert 25 < len(drowned) < 75
+    assert len(drowned) > 90  # its noise is far larger than 0.0001
     assert (np.mean(covered, axis=0) > 0.9).all()
     r = drowned[0]
     assert (r.bse >= r.bse_privacy).all()
     assert "hides the residual variance" in " ".join(str(r.summary()).split())
     with pytest.raises(NotAvailableError, match="hides the residual variance"):
         _ = r.scale
-    with pytest.raises(NotAvailableError, match="hides the residual variance"):
-        r.get_prediction(X[:2]).conf_int(obs=True)
+    low, high = (
+        r.get_prediction(X[:500]).conf_int(obs=True).to_numpy().T
+    )  # by the largest variance that may be there
+    assert np.mean((low <= y[:500]) & (y[:500] <= high)) > 0.95
