@@ -14,7 +14,7 @@ from privinf.errors import ArgumentError
 from privinf.inference.covariances import Covariance
 from privinf.inference.estimate import Estimate
 from privinf.inference.identifiability import check_full_rank
-from privinf.inference.linear_scores import LinearScores
+from privinf.inference.linear_scores import LeastSquaresScores, LinearScores
 from privinf.inference.noisy_variance import HIDDEN_SDS, is_hidden
 from privinf.inference.score_test import identification
 from privinf.inference.solution import solve
@@ -112,7 +112,7 @@ class Reported:
 
 def build_results(
     kind: type[ResultsT],
-    system: LinearScores,
+    system: LeastSquaresScores,
     *,
     release: Release,
     ledger: Ledger | None,
@@ -131,7 +131,7 @@ def build_results(
     Parameters
     ----------
     kind : type of Results
-    system : LinearScores
+    system : LeastSquaresScores
         In scaled units, columns in the design's order.
     reread : bool
         Whether the release was made before this fit, which then spends nothing itself.
@@ -259,7 +259,7 @@ class MeasuresOfFit:
         )
 
 
-def fit_measures(system: LinearScores, params: Floats, constant: Floats | None) -> MeasuresOfFit:
+def fit_measures(system: LeastSquaresScores, params: Floats, constant: Floats | None) -> MeasuresOfFit:
     """Return R^2 and the residual variance, from corrected moments, scaled units.
 
     R^2 is centered where there is a constant x'v = 1, as statsmodels has it; the residual variance has

@@ -128,13 +128,6 @@ class LinearScores(Protocol):
     def residual_variance(self, beta: Floats) -> float:
         """Return mean (y - x'beta)^2 of the rows without noise, unbiased; it may be negative."""
 
-    def squares_with_noise(self, beta: Floats, constant: Floats | None) -> tuple[Floats, Floats]:
-        """Return mean squares of residuals and of the response, and the covariance of their noise, (2, 2).
-
-        The residuals are those of the estimate, with what it takes off by fitting the noise; the response is
-        about its mean where there is a constant x'v = 1.
-        """
-
     def meat(self, beta: Floats) -> Floats:
         """Return ``n Cov(psibar(beta))``, shape (p, p): sampling and noise together."""
 
@@ -161,6 +154,17 @@ class LinearScores(Protocol):
 
     def fuller_gram(self, a: float | None) -> Floats:
         """Return Fuller's positive definite modification of A."""
+
+
+class LeastSquaresScores(LinearScores, Protocol):
+    """Scores whose root is least squares, so that the noise of mean squares at it is known."""
+
+    def squares_with_noise(self, beta: Floats, constant: Floats | None) -> tuple[Floats, Floats]:
+        """Return mean squares of residuals and of the response, and the covariance of their noise, (2, 2).
+
+        The residuals are those of the estimate, with what it takes off by fitting the noise; the response is
+        about its mean where there is a constant x'v = 1.
+        """
 
 
 class LargeSample:

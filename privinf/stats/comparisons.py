@@ -710,7 +710,7 @@ def anova_oneway(
     model = GroupModel.released(release).present()
     F, df, pvalue = model.anova()
     shares, sd = model.shares()
-    noise = HIDDEN_SHARES if math.isnan(sd) else NOISY_SHARES.format(sd)
+    of_noise = HIDDEN_SHARES if math.isnan(sd) else NOISY_SHARES.format(sd)
     value = query.values[0]
     by = query.by[0]
     return GroupsResult(
@@ -727,7 +727,11 @@ def anova_oneway(
             null=f"means of {value}{_among(chosen_clip)} equal over {by}",
         ),
         effects=shares,
-        ranked_notes=(*((noise,) if model.a > 0.0 else ()), *_group_notes(release, chosen_clip), DF_OF_ANOVA),
+        ranked_notes=(
+            *((of_noise,) if model.a > 0.0 else ()),
+            *_group_notes(release, chosen_clip),
+            DF_OF_ANOVA,
+        ),
         cautions=clip_cautions(release, chosen_clip),
     )
 
