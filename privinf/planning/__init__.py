@@ -64,8 +64,8 @@ NO_PEOPLE = (
 # Of levels of few people whose coefficients most fits identify too weakly, or for which fits do not converge.
 RARE_LEVEL = (
     "few people have the level {level!r} of {column!r} ({count:,.0f} of {n:,} with these shares), which can "
-    "widen the intervals of all coefficients. Merge it with another level, for example by pi.Factor([...], "
-    "other={other!r}), and plan again"
+    "widen the intervals of all coefficients, or cost them. Merge it with another level, for example by "
+    "pi.Factor([...], other={other!r}), and plan again"
 )
 
 

@@ -805,7 +805,7 @@ class StatResult(PortableTest, PortablePaperTable):
         intervals = [
             (level, f"[{number(ends.low)}, {number(ends.high)}]")
             if (ends := self.effect_intervals.get(name))
-            else (f"Interval of {name}:", NO_EFFECT_INTERVAL)
+            else (f"{name}, interval:", NO_EFFECT_INTERVAL)
             for name in self.effects
         ]
         return sizes, intervals

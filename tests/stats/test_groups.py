@@ -79,7 +79,7 @@ def test_an_effect_size_has_its_interval_in_the_summary_or_none_is_named():
     assert two.to_dict()["effect_intervals"] == {"Cohen's d": [low, high]}
     several = pi.stats.anova_oneway("x ~ g", FRAME, schema=SCHEMA, mu=2.0, rng=0)
     assert several.effect_intervals == {}
-    assert "Interval of eta squared: not available" in " ".join(str(several).split())
+    assert "eta squared, interval: not available" in " ".join(str(several).split())
     assert "an estimate without an interval" in several.to_html()
     ranks = pi.stats.mannwhitneyu("x ~ g", FRAME[FRAME["g"] != "w"], schema=TWO_SCHEMA, mu=2.0, rng=0)
     ends = [2.0 * end - 1.0 for end in (ranks.rows[0].low, ranks.rows[0].high)]
