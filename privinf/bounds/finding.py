@@ -240,9 +240,10 @@ def find_bounds(
     bar = progress_bar(progress, "search for bounds", unit="pass")
     with bar, charged_for(f"find_bounds: {', '.join(kinds)}"):
         coded = None if missing_codes is None or not numbers else _coded_schema(numbers, codes)
-        opened = OpenColumns(table, numbers, schema=coded, unit=unit, max_rows=max_rows)
-        searches = _Searches(opened, numbers, shares[0])
         complete_texts = replace(table, missing="raise")
+        of_numbers = table if numbers else complete_texts
+        opened = OpenColumns(of_numbers, numbers, schema=coded, unit=unit, max_rows=max_rows)
+        searches = _Searches(opened, numbers, shares[0])
         labels = {name: _opened(complete_texts, name) for name in texts}
         n = _same({*searches.counted(), *(column.n for column in labels.values())})
         _check_signal(n / max_rows, column_mu, len(kinds))

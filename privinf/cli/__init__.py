@@ -49,7 +49,7 @@ COMMANDS = {
     ),
     "report": (
         "privinf.cli.fits:report_command",
-        "Write a saved fit or saved survival curves (.npz) as an HTML page.",
+        "Write a saved fit or saved survival curves (.npz) as an HTML page, or print a privacy statement.",
     ),
     "schema": (
         "privinf.cli.schemas:schema_group",

@@ -128,9 +128,8 @@ UNSEEN_BY = (
     "mean {3}. With tighter bounds, the intervals rely less on this extrapolation"
 )
 HIDDEN_SHARES = (
-    "Eta squared and omega squared are not available (nan): the noise hides the differences between groups, "
-    "or the variance of the values, each below two standard errors of its noise. The test is valid. Use a "
-    "larger budget or narrower bounds."
+    "The test is valid, but the noise hides the differences between groups or the variance of the values, so "
+    "eta squared and omega squared are not available (nan)."
 )
 NOISY_SHARES = (
     "The privacy noise alone causes a standard error of {:.2g} in eta squared and in omega squared."

@@ -105,7 +105,7 @@ def test_a_check_asks_for_what_the_formula_needs(desk):
     words = ("schema", "check", "b.toml", "--data", "rows.csv")
     done = desk.run(*words, "--formula", "wage ~ age")
     assert done.exit_code == 0
-    assert "the formula does not use them: 'extra'" in done.output
+    assert "cannot be used until they are declared: 'extra'" in done.output
     desk.refused(desk.run(*words, "--formula", "wage ~ extra"), "column 'extra' has blank bounds")
     desk.refused(desk.run(*words), "fill in the bounds or levels of 'extra'")
 
