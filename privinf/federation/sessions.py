@@ -28,7 +28,7 @@ RESERVATION_NAME = re.compile("[0-9A-Za-z _-]{1,64}")  # of a session, which the
 RESERVED_SUBJECT = "the reservation"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
     """The reserved total charge of the queries of one fit.
 
@@ -63,9 +63,13 @@ class Reservation:
     def from_line(cls, line: Mapping[str, Any]) -> Reservation:
         """Rebuild the object from a line of a ledger: the result of ``to_dict``, and the purpose."""
         record = line["reserve"]
-        losses = tuple(loss_from_dict(loss) for loss in record["losses"])
-        name, until = str(record["name"]), int(record["until"])
-        return cls(str(record["analyst"]), name, losses, until, stated_in(line))
+        return cls(
+            analyst=str(record["analyst"]),
+            name=str(record["name"]),
+            losses=tuple(loss_from_dict(loss) for loss in record["losses"]),
+            until=int(record["until"]),
+            purpose=stated_in(line),
+        )
 
 
 class Journal:
@@ -220,7 +224,10 @@ class Journal:
         note = self._note(query, digest)
         if query.op == Requests.RESERVE:
             losses, until = reserved_losses(query.charges), int(self.clock()) + LASTING
-            self._hold(Reservation(*part, losses, until, query.purpose), by, note | _stated(query))
+            reserved = Reservation(
+                analyst=part[0], name=part[1], losses=losses, until=until, purpose=query.purpose
+            )
+            self._hold(reserved, by, note | _stated(query))
         elif part in self._reserved:
             self._write({"free": list(part), **note})
             self._free(part)

@@ -263,22 +263,6 @@ class SparseSums:
         sd[columns] = self._mean_sd(noisy) * self.units.scale[columns]
         self.mean_sd = sd
 
-    def column_means(self, columns: Integers, rho: float, bound: float | None) -> tuple[Floats, Floats]:
-        """Return the means of columns, in their units, and the sds of their noise; nothing moves.
-
-        With a bound every column is clipped, so that m of p means cost m / p of all, and the means are those
-        of normal columns of size 1 whose clipped values have the released means. Without one, rows are
-        shrunk: then a few means can cost as much as all.
-        """
-        label = Labels.MEANS_OF_COLUMNS_OF_SITE
-        if bound is None or math.isinf(rho):
-            noisy = self._shrunk_means(columns, rho, label)
-            return noisy.mean, np.broadcast_to(self._mean_sd(noisy), noisy.mean.shape)
-        args = self.args((), np.empty(0), columns=columns, bound=bound)
-        noisy = self.release(Statistics.COLUMN_SUMS, args, rho, label)
-        means, slopes = mean_of_clipped(noisy.mean, bound)
-        return means, self._mean_sd(noisy) / slopes
-
     def center_residual(
         self, support: Sequence[int], beta: Floats, bound: float, rho: float, label: str
     ) -> float:
@@ -663,6 +647,25 @@ def released_form_means(
     )
     noisy = sums.release(Statistics.FORM_SUMS, args, rho, Labels.MEANS_OF_FORMS)
     return noisy.mean, np.broadcast_to(sums._mean_sd(noisy), noisy.mean.shape)
+
+
+def released_column_means(
+    sums: SparseSums, columns: Integers, rho: float, bound: float | None
+) -> tuple[Floats, Floats]:
+    """Return the means of columns, in their units, and the sds of their noise; nothing moves.
+
+    With a bound every column is clipped, so that m of p means cost m / p of all, and the means are those
+    of normal columns of size 1 whose clipped values have the released means. Without one, rows are
+    shrunk: then a few means can cost as much as all.
+    """
+    label = Labels.MEANS_OF_COLUMNS_OF_SITE
+    if bound is None or math.isinf(rho):
+        noisy = sums._shrunk_means(columns, rho, label)
+        return noisy.mean, np.broadcast_to(sums._mean_sd(noisy), noisy.mean.shape)
+    args = sums.args((), np.empty(0), columns=columns, bound=bound)
+    noisy = sums.release(Statistics.COLUMN_SUMS, args, rho, label)
+    means, slopes = mean_of_clipped(noisy.mean, bound)
+    return means, sums._mean_sd(noisy) / slopes
 
 
 def _with_constants(args: dict[str, Any], constants: Mapping[str, float]) -> dict[str, Any]:

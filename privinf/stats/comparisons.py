@@ -33,6 +33,8 @@ from privinf.stats.groups import (
     clip_cautions,
     contrast_set,
     contrast_weights,
+    explained_shares,
+    standardized_difference,
     welch,
 )
 from privinf.stats.quantiles import CoreClip, clipped_group_means, clipped_groups
@@ -708,7 +710,7 @@ def anova_oneway(
     release, chosen_clip = _group_sums(request, query, clip)
     model = GroupModel.released(release).present()
     F, df, pvalue = model.anova()
-    shares, sd = model.shares()
+    shares, sd = explained_shares(model)
     of_noise = HIDDEN_SHARES if math.isnan(sd) else NOISY_SHARES.format(sd)
     value = query.values[0]
     by = query.by[0]
@@ -880,7 +882,7 @@ def _two_groups(
     pvalue = 2.0 * tail if alternative == "two-sided" else tail if agrees else 1.0 - tail
     first, second = release.levels[0]
     value = release.query.values[0]
-    size, size_ends = model.standardized_difference(level)
+    size, size_ends = standardized_difference(model, level)
     sd = float(model.sds(FIRST, SECOND)[0])
     estimate = float(model.means[0] - model.means[1])
     result = GroupsResult(

@@ -312,40 +312,16 @@ class GroupModel:
 
     def first_difference(self, level: float) -> tuple[tuple[float, float], float]:
         """Return the interval of the first mean less the second, and its standard error."""
-        (low,), (high,) = self.difference_sets(FIRST, SECOND, self._first_quantile(level))
+        (low,), (high,) = self.difference_sets(FIRST, SECOND, self.first_quantile(level))
         return (float(low), float(high)), float(self.sds(FIRST, SECOND)[0])
 
-    def _first_quantile(self, level: float) -> Floats:
+    def first_quantile(self, level: float) -> Floats:
         """Return the quantile of |t| of the first mean less the second, shape (1,)."""
         quantile = np.asarray(distributions.t.isf((1.0 - level) / 2.0, self.differences(FIRST, SECOND)[1]))
         if self.laplace:
             drawn = np.abs(self.simulate().differences(FIRST, SECOND, self.means[0] - self.means[1])[0])
             quantile = np.maximum(quantile, np.quantile(drawn, level, method="higher"))
         return quantile
-
-    def standardized_difference(self, level: float) -> tuple[float, tuple[float, float]]:
-        """Return Cohen's d of the first two groups and its interval; nan where it has no divisor.
-
-        The divisor is the root of the mean of their variances. With values u in [-1, 1] of mean m and
-        variance V the sampling variance of V is at most ``(1 + |m|)^2 V/N``. The noise of a group's mean and
-        of its variance have the covariance ``-m (3 + m^2 - V) a^2/N^2``.
-        """
-        if self.alone[:2].any():
-            return math.nan, (-math.inf, math.inf)
-        R, noise = (array[:2] for array in self.squares())
-        N, m = np.maximum(self.N[:2], 2.0), self.means[:2]
-        V = R / N
-        shared = -m * (3.0 + m**2 - V) * self.a**2 / N**2
-        ratio = StandardizedMean(
-            mean=float(m[0] - m[1]),
-            sd=float(self.sds(FIRST, SECOND)[0]),
-            variance=NoisyVariance(
-                estimate=float(V.mean()), noise=math.sqrt(float((noise / N**2).sum())) / 2.0
-            ),
-            fourth=float(((1.0 + np.abs(m)) ** 2 / N).max()) / 2.0,
-            covariance=float(shared[0] - shared[1]) / 2.0,
-        )
-        return ratio.estimate, ratio.interval(float(self._first_quantile(level)[0]))
 
     def mean_sets(self, level: float, *, sampling: bool = True) -> tuple[Floats, Floats]:
         """Return the ends of the groups' means, shape (..., k); without `sampling` of this table's means."""
@@ -437,34 +413,6 @@ class GroupModel:
         )
         v0 = parts[0] + parts[1]
         return (Nh * Sg - Ng * Sh) / n, Ng * Nh / n, v0, q, _degrees(v0 + q[0], np.asarray(scatter))
-
-    def shares(self) -> tuple[dict[str, float], float]:
-        """Return eta squared and omega squared without what noise adds, nan if hidden, and the noise's sd.
-
-        With ``A = S - m N``, whose noise has the variance ``v = a^2 (1 + m^2)``, the square between groups B,
-        the sum of ``(A^2 - v)/N``, has noise of variance ``4 (A^2 - v) v + 2 v^2`` over N^2, with 5 v^2 for
-        Laplace noise, and that of the noise of N. The total square has the noise of P and of m. The noise
-        hides both numbers where either square is below two sds of its noise: eta squared would be 0, or far
-        too large, by chance.
-        """
-        k = len(self.N)
-        m = self.common
-        N = np.maximum(self.N, 1.0)
-        v = self.a**2 * (1.0 + m**2)
-        clean = (self.S - m * self.N) ** 2 - v
-        n = float(np.max(self.complete))
-        total = float((self.N - self.P).sum() - n * m[0] ** 2)
-        between = float((clean / N).sum())
-        own = 4.0 * np.maximum(clean, 0.0) * v + (5.0 if self.laplace else 2.0) * v**2
-        noise = math.sqrt(float(((own + (clean * self.a / N) ** 2) / N**2).sum()))
-        total_noise = math.sqrt(k * (self.b**2 + 4.0 * float(m[0]) ** 2 * self.a**2))
-        if total <= 0.0 or is_hidden(total, total_noise) or (noise > 0.0 and is_hidden(between, noise)):
-            return {"eta squared": math.nan, "omega squared": math.nan}, math.nan
-        sd = math.hypot(noise, between / total * total_noise) / total
-        between = min(max(between, 0.0), total)
-        within = (total - between) / max(n - k, 1.0)
-        omega = (between - (k - 1) * within) / (total + within)
-        return {"eta squared": between / total, "omega squared": max(omega, 0.0)}, sd
 
     # ---- simulated releases
 
@@ -685,3 +633,55 @@ def complete_share_intervals(
         2.0,
     )
     return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+
+
+def standardized_difference(model: GroupModel, level: float) -> tuple[float, tuple[float, float]]:
+    """Return Cohen's d of the first two groups and its interval; nan where it has no divisor.
+
+    The divisor is the root of the mean of their variances. With values u in [-1, 1] of mean m and
+    variance V the sampling variance of V is at most ``(1 + |m|)^2 V/N``. The noise of a group's mean and
+    of its variance have the covariance ``-m (3 + m^2 - V) a^2/N^2``.
+    """
+    if model.alone[:2].any():
+        return math.nan, (-math.inf, math.inf)
+    R, noise = (array[:2] for array in model.squares())
+    N, m = np.maximum(model.N[:2], 2.0), model.means[:2]
+    V = R / N
+    shared = -m * (3.0 + m**2 - V) * model.a**2 / N**2
+    ratio = StandardizedMean(
+        mean=float(m[0] - m[1]),
+        sd=float(model.sds(FIRST, SECOND)[0]),
+        variance=NoisyVariance(estimate=float(V.mean()), noise=math.sqrt(float((noise / N**2).sum())) / 2.0),
+        fourth=float(((1.0 + np.abs(m)) ** 2 / N).max()) / 2.0,
+        covariance=float(shared[0] - shared[1]) / 2.0,
+    )
+    return ratio.estimate, ratio.interval(float(model.first_quantile(level)[0]))
+
+
+def explained_shares(model: GroupModel) -> tuple[dict[str, float], float]:
+    """Return eta squared and omega squared without what noise adds, nan if hidden, and the noise's sd.
+
+    With ``A = S - m N``, whose noise has the variance ``v = a^2 (1 + m^2)``, the square between groups B,
+    the sum of ``(A^2 - v)/N``, has noise of variance ``4 (A^2 - v) v + 2 v^2`` over N^2, with 5 v^2 for
+    Laplace noise, and that of the noise of N. The total square has the noise of P and of m. The noise
+    hides both numbers where either square is below two sds of its noise: eta squared would be 0, or far
+    too large, by chance.
+    """
+    k = len(model.N)
+    m = model.common
+    N = np.maximum(model.N, 1.0)
+    v = model.a**2 * (1.0 + m**2)
+    clean = (model.S - m * model.N) ** 2 - v
+    n = float(np.max(model.complete))
+    total = float((model.N - model.P).sum() - n * m[0] ** 2)
+    between = float((clean / N).sum())
+    own = 4.0 * np.maximum(clean, 0.0) * v + (5.0 if model.laplace else 2.0) * v**2
+    noise = math.sqrt(float(((own + (clean * model.a / N) ** 2) / N**2).sum()))
+    total_noise = math.sqrt(k * (model.b**2 + 4.0 * float(m[0]) ** 2 * model.a**2))
+    if total <= 0.0 or is_hidden(total, total_noise) or (noise > 0.0 and is_hidden(between, noise)):
+        return {"eta squared": math.nan, "omega squared": math.nan}, math.nan
+    sd = math.hypot(noise, between / total * total_noise) / total
+    between = min(max(between, 0.0), total)
+    within = (total - between) / max(n - k, 1.0)
+    omega = (between - (k - 1) * within) / (total + within)
+    return {"eta squared": between / total, "omega squared": max(omega, 0.0)}, sd

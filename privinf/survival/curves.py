@@ -543,7 +543,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
         check_choice(notes, SummaryNotes, "notes")
         return PrivateSummary(
             title=f"{self.title} Results",
-            top=self._facts(),
+            top=_facts(self),
             header=["estimate", "std err", *level_names(self.confidence_level)],
             rows=[(name, *map(shown_number, numbers)) for name, *numbers in self._paper_rows()],
             tests=([], []),
@@ -560,7 +560,7 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
             if last < self.times[-1]
         ]
         detail = [] if self.release.discrete else [Note(ACTUARIAL_NOTE)]
-        shown = [Note(SHOWN_NOTE), Note(self._counts_note(), "table")] if self.release.scale > 0.0 else []
+        shown = [Note(SHOWN_NOTE), Note(_counts_note(self), "table")] if self.release.scale > 0.0 else []
         return (
             *complete_sample_notes(self.complete),
             *negative_times_notes(self.release),
@@ -571,32 +571,6 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
             *shown,
             *detail,
         )
-
-    def _counts_note(self) -> str:
-        """Return the note on the noise of the numbers at risk and of the events."""
-        at_risk, events = self.count_noise["at risk"], self.count_noise["events"]
-        return COUNTS_NOTE.format(at_risk.min(), at_risk.max(), events.min(), events.max())
-
-    def _facts(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-        release = self.release
-        target = "survival" if self.kind == "survival" else "cumulated hazard"
-        grid = "every time" if release.discrete else "intervals"
-        left = [("Target:", f"{target} up to {self.times[-1]:g}"), ("Time:", release.names[0])]
-        left.append(("Status:", release.names[1]))
-        if len(release.names) > 2:
-            left.append(("Groups:", release.names[2]))
-        if self.privacy.stamp:
-            left.append(("Privacy:", NOT_PRIVATE))
-        label = OBSERVATIONS if self.complete is None else ESTIMATED_OBSERVATIONS
-        right = [(label, f"{self.nobs:d}"), ("Grid:", f"{len(self.times)} {grid}")]
-        estimated = min(self.last_times.values())
-        if estimated < self.times[-1]:
-            right.append(("Estimated up to:", f"{estimated:g}"))
-        if release.sites > 1:
-            right.append(("Sites:", str(release.sites)))
-        if self.complete is not None:
-            right.append((MISSING_LABEL, "rows dropped"))
-        return left, right
 
     def _paper_rows(self) -> list[PaperRow]:
         return [row for place in range(len(self.groups)) for row in _group_rows(self, place)]
@@ -615,6 +589,35 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
     def __repr__(self) -> str:
         size = f"{len(self.groups)} groups" if len(self.groups) > 1 else "one curve"
         return f"<{self.title}: {size}, {len(self.times)} times, {self.nobs} records>"
+
+
+def _facts(result: SurvivalResult) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the two columns of the header."""
+    release = result.release
+    target = "survival" if result.kind == "survival" else "cumulated hazard"
+    grid = "every time" if release.discrete else "intervals"
+    left = [("Target:", f"{target} up to {result.times[-1]:g}"), ("Time:", release.names[0])]
+    left.append(("Status:", release.names[1]))
+    if len(release.names) > 2:
+        left.append(("Groups:", release.names[2]))
+    if result.privacy.stamp:
+        left.append(("Privacy:", NOT_PRIVATE))
+    label = OBSERVATIONS if result.complete is None else ESTIMATED_OBSERVATIONS
+    right = [(label, f"{result.nobs:d}"), ("Grid:", f"{len(result.times)} {grid}")]
+    estimated = min(result.last_times.values())
+    if estimated < result.times[-1]:
+        right.append(("Estimated up to:", f"{estimated:g}"))
+    if release.sites > 1:
+        right.append(("Sites:", str(release.sites)))
+    if result.complete is not None:
+        right.append((MISSING_LABEL, "rows dropped"))
+    return left, right
+
+
+def _counts_note(result: SurvivalResult) -> str:
+    """Return the note on the noise of the numbers at risk and of the events."""
+    at_risk, events = result.count_noise["at risk"], result.count_noise["events"]
+    return COUNTS_NOTE.format(at_risk.min(), at_risk.max(), events.min(), events.max())
 
 
 def _ends_text(group: str, last: float, end: float) -> str:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import privinf as pi
-from privinf.stats.groups import GroupModel
+from privinf.stats.groups import GroupModel, explained_shares
 
 
 def groups(seed, n=4000):
@@ -39,8 +39,8 @@ def test_a_visible_eta_squared_is_rarely_far_too_small(epsilon, least):
 
 
 def test_the_noise_of_eta_squared_is_calibrated():
-    exact = GroupModel.released(anova(0, math.inf).release).shares()[0]["eta squared"]
-    models = [GroupModel.released(anova(seed, 6.0).release).shares() for seed in range(60)]
+    exact = explained_shares(GroupModel.released(anova(0, math.inf).release))[0]["eta squared"]
+    models = [explained_shares(GroupModel.released(anova(seed, 6.0).release)) for seed in range(60)]
     z = [(shares["eta squared"] - exact) / sd for shares, sd in models if not math.isnan(sd)]
     assert len(z) > 55
     assert abs(np.mean(z)) < 0.5

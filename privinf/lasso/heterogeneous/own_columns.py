@@ -18,7 +18,7 @@ the means of all rows as far as they do not stand out of the noise, like means o
 are of columns that are centered so too, with a constant that moves along.
 
 With a budget for each interval an interval pays for its own columns: every column is clipped alone
-(`SparseSums.column_means`), its deviation from the mean of all sites is used, which a skewed column
+(`released_column_means`), its deviation from the mean of all sites is used, which a skewed column
 does not move, and it is shrunk by this column's deviations alone. Under one budget rows are shrunk, and all
 columns of all sites share a factor.
 
@@ -43,7 +43,7 @@ import numpy as np
 from privinf.lasso.heterogeneous.shrinking import kept_shares, significant_spread, variance_of_means
 from privinf.lasso.precision import DROPPED, SMALLEST_SQUARE, Correlations, standing_out
 from privinf.lasso.rows import SparseUnits
-from privinf.lasso.sums import MEAN_ROOM, SparseSums
+from privinf.lasso.sums import MEAN_ROOM, SparseSums, released_column_means
 from privinf.typing import Floats
 
 OWN_MEANS = 0.10  # share of the price of a site's Gram matrix for the means of its columns
@@ -116,7 +116,7 @@ def site_centers(
     apart, noise, used = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     for place, (name, sums) in enumerate(sites.items()):
         columns = np.unique(np.asarray(members[name], dtype=np.int64))
-        mean, sd = sums.column_means(columns, rho, None if joint else MEAN_CLIP)
+        mean, sd = released_column_means(sums, columns, rho, None if joint else MEAN_CLIP)
         apart[place, columns], noise[place, columns], used[place, columns] = mean, np.square(sd), 1.0
     rows = np.array([[sums.n] for sums in sites.values()], dtype=np.float64)
     if not joint:
