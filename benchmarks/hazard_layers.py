@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from hazard_tables import Setting, made, numbers, text_of
+from hazard_tables import Setting, made, numbers, stored_fits, text_of
 from proportional_hazards import DELTA
 from scipy.stats import norm
 
@@ -132,12 +132,7 @@ def one(setting: Setting, seed: int) -> list[dict[str, Any]]:
 
 def run(fits: int) -> None:
     """Make and store the fits that are not stored yet."""
-    done: set[tuple[str, int, float, int]] = set()
-    if STORE.exists():
-        stored = pd.read_csv(STORE)
-        done = set(zip(stored["task"], stored["rows"], stored["epsilon"], stored["seed"], strict=True))
-    else:
-        STORE.write_text(",".join(FIELDS) + "\n", encoding="utf-8")
+    done = stored_fits(STORE, FIELDS)
     for seed in range(fits):
         for setting in SETTINGS:
             if (*setting, seed) not in done:

@@ -19,7 +19,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import argparse
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -422,14 +422,17 @@ def text_of(values: Any, digits: int) -> str:
     return " ".join(f"{float(value):.{digits}f}" for value in values)
 
 
+def stored_fits(store: Path, names: Sequence[str]) -> set[tuple[str, int, float, int]]:
+    """Return setting and seed of each stored fit; a new store begins with the names of its fields."""
+    if not store.exists():
+        store.write_text(",".join(names) + "\n", encoding="utf-8")
+    stored = pd.read_csv(store)
+    return set(zip(stored["task"], stored["rows"], stored["epsilon"], stored["seed"], strict=True))
+
+
 def run(fits: int, only: str) -> None:
     """Make and store the fits that are not stored yet."""
-    done: set[tuple[str, int, float, int]] = set()
-    if STORE.exists():
-        stored = pd.read_csv(STORE)
-        done = set(zip(stored["task"], stored["rows"], stored["epsilon"], stored["seed"], strict=True))
-    else:
-        STORE.write_text(",".join(FIELDS) + "\n", encoding="utf-8")
+    done = stored_fits(STORE, FIELDS)
     for seed in range(fits):
         for setting in (*SETTINGS, *FEWER, *FINE_SETTINGS):
             most = FEWER_FITS if setting in FEWER else FINE_FITS if setting in FINE_SETTINGS else fits

@@ -30,7 +30,7 @@ from typing import Any
 import hazard_tables
 import numpy as np
 import pandas as pd
-from hazard_tables import LAWS, SETTINGS, Setting, fits_of, made, numbers, text_of, warned
+from hazard_tables import LAWS, SETTINGS, Setting, fits_of, made, numbers, stored_fits, text_of, warned
 from proportional_hazards import DELTA
 
 from privinf.accounting.calibration import calibrate_mu
@@ -160,12 +160,7 @@ def one(setting: Setting, seed: int, *, explain: bool) -> dict[str, Any]:
 
 def run(fits: int) -> None:
     """Make and store the fits that are not stored yet."""
-    done: set[tuple[str, int, float, int]] = set()
-    if STORE.exists():
-        stored = pd.read_csv(STORE)
-        done = set(zip(stored["task"], stored["rows"], stored["epsilon"], stored["seed"], strict=True))
-    else:
-        STORE.write_text(",".join(FIELDS) + "\n", encoding="utf-8")
+    done = stored_fits(STORE, FIELDS)
     for number in range(MORE_FITS * fits):
         for setting in SETTINGS:
             seed = FIRST_SEED + number

@@ -247,9 +247,9 @@ def analyst_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     for reservation in facts.get("reserved", ()):
         whose = f" by {reservation['analyst']}" if reservation["analyst"] else ""
         purpose = reservation["purpose"]
-        what = f' described as "{purpose}"' if purpose else ""
+        description = f' described as "{purpose}"' if purpose else ""
         yield (
-            f"budget reserved{whose} for a fit{what}: epsilon {reservation['epsilon']:.4g}, of which "
+            f"budget reserved{whose} for a fit{description}: epsilon {reservation['epsilon']:.4g}, of which "
             f"{reservation['spent']:.4g} is spent; the reservation {reservation['name']!r} ends at "
             f"{reservation['until']}"
         )

@@ -174,15 +174,15 @@ class Rounds:
         sees_sums : bool
             Whether sites send sums to which the server adds the noise; otherwise they are secure sums.
         """
-        asked = self.rows.keys() & set(names)
-        for name in sorted(asked):
+        queried = self.rows.keys() & set(names)
+        for name in sorted(queried):
             if not secure and name in self.no_simulation:
                 raise NotAvailableError(f"site {name!r}: {NO_SIMULATION}")
             if sees_sums and name in self.no_clear_sums:
                 raise NotAvailableError(f"site {name!r}: {NO_CLEAR_SUMS}")
             if not sees_sums and name in self.no_secure_sums:
                 raise NotAvailableError(f"site {name!r}: {NO_SECURE_SUMS}")
-            if not sees_sums and len(asked) < (least := self.min_sites.get(name, 0)):
+            if not sees_sums and len(queried) < (least := self.min_sites.get(name, 0)):
                 raise NotAvailableError(f"site {name!r}: {TOO_FEW_SITES.format(least)}")
 
     def _available(self, sites: Sequence[str] | None) -> list[str]:

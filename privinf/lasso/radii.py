@@ -339,8 +339,8 @@ def mean_of_clipped(means: Floats, bound: float) -> tuple[Floats, Floats]:
     density = np.exp(-0.5 * np.square([low, high])) / math.sqrt(2.0 * math.pi)
     inside = ndtr(high) - ndtr(low)
     clipped = grid * inside + density[0] - density[1] + bound * (ndtr(-high) - ndtr(low))
-    found = np.interp(means, clipped, grid)
-    return found, np.interp(found, grid, inside)
+    unclipped = np.interp(means, clipped, grid)
+    return unclipped, np.interp(unclipped, grid, inside)
 
 
 def gram_norm(size: int, rho: float) -> float:

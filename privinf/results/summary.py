@@ -143,8 +143,8 @@ HIDDEN_VARIANCE_NOTE = (
     "available, and intervals of new observations use an upper limit."
 )
 FLOORED_NOTE = (
-    "The noise hides the residual variance: the sampling part of the standard errors is set to the smallest "
-    "value that the noisy moments allow."
+    "The noise hides the residual variance, so the sampling part of the standard errors rests on a noisy "
+    "estimate of it, or on the smallest value that the noisy moments allow."
 )
 DELTA_CAUTION = (
     "the privacy guarantee is weak: delta = {:g} is at least 1/n, so publishing one record at random would "
@@ -694,7 +694,7 @@ def _other_covariance(result: FittedResult) -> str:
 
 
 def _floored(result: FittedResult) -> bool:
-    """Return whether the covariance rests on a residual variance that came out negative."""
+    """Return whether the covariance rests on a residual variance that the noise hides."""
     context = result._context
     no_moments = result._fit_statistics.no_moments
     if result.estimate.cov is None or result.target == "sample" or no_moments is not None:

@@ -99,7 +99,7 @@ def _from_parts(
     missing = check_choice(header["missing"], Missing, "missing")
     size = len(groups) * (2 * len(edges) + 1) + (missing == "drop")
     rising = len(edges) > 0 and edges[0] > 0.0 and bool((np.diff(edges) > 0.0).all())
-    # Files of before 30 November 2026 have no number of negative times.
+    # Files of earlier versions lack the number of negative times.
     sizes = {size, size + 1} if len(edges) >= LEAST_INTERVALS else {size}
     if not rising or len(edges) > MOST_INTERVALS or len(values) not in sizes:
         raise StorageError("the file is damaged: its counts do not fit its grid")

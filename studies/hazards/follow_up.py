@@ -45,17 +45,17 @@ class RecordedSums(SimulatedSums):
 
     def score(self, at: HazardPoint, share: float, label: str, *, high: float, bound: float) -> Noisy:
         """Return the mean score; keep it, its place and its bound."""
-        found = SimulatedSums.score(self, at, share, label, high=high, bound=bound)
-        self.scores[label] = at, found, bound
-        return found
+        mean = SimulatedSums.score(self, at, share, label, high=high, bound=bound)
+        self.scores[label] = at, mean, bound
+        return mean
 
     def hessian(
         self, at: HazardPoint, share: float, label: str, *, step: Floats, bound: float, trace: float
     ) -> Noisy:
         """Return the mean secant Hessian along a step; keep it."""
-        found = SimulatedSums.hessian(self, at, share, label, step=step, bound=bound, trace=trace)
-        self.hessians[label] = found
-        return found
+        secant = SimulatedSums.hessian(self, at, share, label, step=step, bound=bound, trace=trace)
+        self.hessians[label] = secant
+        return secant
 
 
 def follow_up_pvalue(sums: RecordedSums, posterior: PosteriorDraws) -> float:
