@@ -7,7 +7,7 @@ Numbers get noisy distribution functions (`privinf.inference.quantiles.range_sea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -298,7 +298,8 @@ def _checked_codes(name: str, kind: ColumnKind, codes: Any) -> tuple[Any, ...]:
     try:
         if kind == "number":
             return Numeric(*UNBOUNDED, missing_codes=codes).missing_codes
-        free = {name for name in map(str, range(len(codes) + 2)) if name not in codes}
+        listed = codes if isinstance(codes, Collection) else ()  # anything else is refused below
+        free = {level for level in map(str, range(len(listed) + 2)) if level not in listed}
         return Factor(tuple(sorted(free)), missing_codes=codes).missing_codes
     except SchemaError as error:
         raise SchemaError(f"column {name!r}: {error}") from None

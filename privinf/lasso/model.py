@@ -467,6 +467,7 @@ class DebiasedLasso(Model[LassoModelOptions]):
             together. With "per-interval" every interval has the total budget for its own releases, as in the
             paper; only linear heterogeneous fits and ``variant="paper"`` accept it. A budget per interval is
             not a joint guarantee: ledgers and privacy reports always count the joint cost of all intervals.
+            It does not count all of the shared releases either: see `SiteResults.interval_epsilon`.
         precision : {"pooled", "machine"}
             Which rows the nodewise regressions of heterogeneous fits use. With "pooled" (default) the
             nodewise regressions are fitted to the rows of all sites. With "machine" they are fitted to the

@@ -337,6 +337,7 @@ def test_the_cost_does_not_depend_on_codes():
         ({"x": -9}, SchemaError, "column 'x': missing_codes= must be a list"),
         ({"x": ["-9"]}, SchemaError, "column 'x'.*must be a number"),
         ({"town": [9]}, SchemaError, "column 'town'.*type of the levels, which is text"),
+        ({"town": 9}, SchemaError, "column 'town': missing_codes= must be a list"),
     ],
 )
 def test_codes_of_another_form_are_refused_before_the_charge(codes, kind, message):

@@ -544,8 +544,9 @@ class SiteResults(Results):
     def interval_epsilon(self) -> float:
         """Cost of the releases behind one interval: shared part, site's part, nodewise regression, score.
 
-        The average slope of all targets is a shared release. Its regressions rest on releases for the other
-        targets, which this cost leaves out; `privacy` counts everything.
+        Two parts are not counted here; `privacy` counts everything. The average slope of all targets is a
+        shared release, whose regressions rest on releases for the other targets. The selections of columns
+        use the sizes and means of all columns, of which the share of the columns of the interval is counted.
         """
         return self._settings["interval_epsilon"]
 
