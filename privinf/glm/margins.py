@@ -40,7 +40,7 @@ from privinf.results.paper_table import (
     spread_of,
 )
 from privinf.results.prediction import PROBABILITY
-from privinf.results.rendering import FLAG_MARK, PrivateSummary, coded_response
+from privinf.results.rendering import FLAG_MARK, PrivateSummary, UnavailableOfEffects, coded_response
 from privinf.results.summary import (
     DOUBTED_LABEL,
     MARKED_ABOVE,
@@ -54,7 +54,7 @@ from privinf.results.summary import (
 )
 from privinf.schema import Design
 from privinf.schema.declared import Level
-from privinf.typing import Flags, Floats, Margins, MarginsMethod
+from privinf.typing import AnyPath, Flags, Floats, Margins, MarginsMethod
 from privinf.validation import check_fraction
 
 SHARE = 0.1  # share of mu^2 for average effects, where they are requested
@@ -170,7 +170,7 @@ def remarks_of(result: FittedResult, constant: str, warnings: Sequence[str], mea
 
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class MarginalEffects:
+class MarginalEffects(UnavailableOfEffects):
     """Marginal effects on the mean; made by `get_margeff` of a logistic or Poisson fit.
 
     Attributes
@@ -367,6 +367,44 @@ class MarginalEffects:
             An argument is invalid.
         """
         return self._paper_table(alpha, digits).to_html(caption)
+
+    def to_word(
+        self,
+        path: AnyPath,
+        *,
+        alpha: float = 0.05,
+        digits: int | None = None,
+        caption: str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Write the same table as `to_latex` to a Word file, with the note below the table.
+
+        Parameters
+        ----------
+        path : path
+            File to write. Its name must end with ``.docx``.
+        alpha : float
+            One minus the confidence level of the intervals.
+        digits : int, optional
+            Number of digits after the decimal point, at most 15. By default each row has three, and more if
+            its standard error needs more for two significant digits.
+        caption : str, optional
+            Title above the table.
+        overwrite : bool
+            Whether to replace an existing file.
+
+        Raises
+        ------
+        ArgumentError
+            Raised if an argument is invalid, or if the file exists and `overwrite` is not True.
+        NotAvailableError
+            Raised if the package maketables is not installed (``privinf[tables]``).
+
+        Notes
+        -----
+        **Privacy.** Costs nothing: it uses only released numbers.
+        """
+        self._paper_table(alpha, digits).to_word(path, caption, overwrite)
 
     def _paper_table(self, alpha: float, digits: int | None) -> PaperTable:
         """Return the cells and the note of a table for a paper."""

@@ -197,6 +197,54 @@ class Results(FittedResult, UnavailableAttributes):
         """
         return paper_table(self, cells=cells, stars=stars, alpha=alpha, digits=digits).to_html(caption)
 
+    def to_word(
+        self,
+        path: AnyPath,
+        *,
+        cells: PaperCells = "se",
+        stars: bool = False,
+        alpha: float = 0.05,
+        digits: int | None = None,
+        caption: str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Write the same table as `to_latex` to a Word file, with the note below the table.
+
+        Parameters
+        ----------
+        path : path
+            File to write. Its name must end with ``.docx``.
+        cells : {"se", "ci"}
+            Statistic next to the coefficients: standard errors ("se") or confidence intervals ("ci"). For a
+            result without standard errors, or whose summary has intervals from score tests, both values give
+            the intervals of the score tests.
+        stars : bool
+            Whether to mark p-values below 0.1, 0.05 and 0.01 by stars, if the result has p-values. The
+            function ``summary_col(stars=True)`` of statsmodels uses the same levels.
+        alpha : float
+            One minus the confidence level of the intervals.
+        digits : int, optional
+            Number of digits after the decimal point, at most 15. By default each row has three, and more if
+            its standard error, or half the length of its interval, needs more for two significant digits.
+        caption : str, optional
+            Title above the table.
+        overwrite : bool
+            Whether to replace an existing file.
+
+        Raises
+        ------
+        ArgumentError
+            Raised if an argument is invalid, or if the file exists and `overwrite` is not True.
+        NotAvailableError
+            Raised if the package maketables is not installed (``privinf[tables]``).
+
+        Notes
+        -----
+        **Privacy.** Costs nothing: it uses only released numbers.
+        """
+        table = paper_table(self, cells=cells, stars=stars, alpha=alpha, digits=digits)
+        table.to_word(path, caption, overwrite)
+
     @property
     def _export(self) -> Export:
         return Export(self)

@@ -78,6 +78,7 @@ MARKED = frozenset(
         "to_maketables",
         "to_latex",
         "to_html",
+        "to_word",
         "report",
     }
 )

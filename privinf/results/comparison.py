@@ -35,9 +35,9 @@ from privinf.results.paper_table import (
     spread_of,
     star_marks,
 )
-from privinf.results.rendering import FLAG_MARK
+from privinf.results.rendering import FLAG_MARK, UnavailableOfComparison
 from privinf.results.summary import ALL, Flags, flags_of
-from privinf.typing import Floats, PaperCells
+from privinf.typing import AnyPath, Floats, PaperCells
 from privinf.wire import readable
 
 # The words of maketables for columns of `tidy` and of `glance`.
@@ -82,7 +82,7 @@ SCORE_ERRORS = "none, intervals from score tests"
 
 @error_boundaries
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(UnavailableOfComparison):
     """Table of several fits; made by `compare`.
 
     Attributes
@@ -144,8 +144,8 @@ class Comparison:
         Returns
         -------
         Summary of statsmodels
-            Summary, which prints as text. Its methods ``as_text``, ``as_html``, ``as_latex`` and ``as_csv``
-            return other formats.
+            Summary, which prints as text. Its methods ``as_text``, ``as_html`` and ``as_latex`` return other
+            formats.
         """
         numbers = [_numbers(result, "se", 0.05) for result in self.results.values()]
         places = _places(numbers, None, PRINTED_DIGITS)
@@ -270,6 +270,53 @@ class Comparison:
         **Privacy.** Costs nothing: it uses only released numbers.
         """
         return self._paper_table(cells, stars, alpha, digits).to_html(caption)
+
+    def to_word(
+        self,
+        path: AnyPath,
+        *,
+        cells: PaperCells = "se",
+        stars: bool = False,
+        alpha: float = 0.05,
+        digits: int | None = None,
+        caption: str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Write the same table as `to_latex` to a Word file, with the note below the table.
+
+        Parameters
+        ----------
+        path : path
+            File to write. Its name must end with ``.docx``.
+        cells : {"se", "ci"}
+            Statistic below the coefficients: standard errors in parentheses, or intervals in brackets. It is
+            "-" where a fit does not have it. A fit whose summary has intervals from score tests always has
+            these intervals.
+        stars : bool
+            Whether to mark p-values below 0.1, 0.05 and 0.01, where a fit has p-values. The function
+            ``summary_col(stars=True)`` of statsmodels uses the same levels.
+        alpha : float
+            One minus the confidence level of the intervals.
+        digits : int, optional
+            Number of digits after the decimal point, at most 15. By default each row has three, and more if
+            a standard error, or half the length of an interval, needs more for two significant digits.
+        caption : str, optional
+            Title above the table.
+        overwrite : bool
+            Whether to replace an existing file.
+
+        Raises
+        ------
+        ArgumentError
+            Raised if an argument is invalid, or if the file exists and `overwrite` is not True.
+        NotAvailableError
+            Raised if the package maketables is not installed (``privinf[tables]``).
+
+        Notes
+        -----
+        **Privacy.** Costs nothing: it uses only released numbers.
+        """
+        self._paper_table(cells, stars, alpha, digits).to_word(path, caption, overwrite)
 
     def _paper_table(self, cells: PaperCells, stars: bool, alpha: float, digits: int | None) -> PaperTable:
         """Return the cells and the note of a table for a paper."""
@@ -456,8 +503,8 @@ def compare(results: Mapping[str, Any] | Sequence[Any]) -> Comparison:
     -------
     object
         Comparison with the tables ``params``, ``bse``, ``tvalues``, ``pvalues`` and ``privacy``. The
-        attribute ``total`` is the total cost of all private fits, and the methods ``summary()``,
-        ``to_latex()`` and ``to_html()`` print the comparison.
+        attribute ``total`` is the total cost of all private fits. The methods ``summary()``, ``to_latex()``
+        and ``to_html()`` print the comparison, and ``to_word()`` writes a Word file.
 
     Raises
     ------

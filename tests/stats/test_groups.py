@@ -90,7 +90,11 @@ def test_an_effect_size_has_its_interval_in_the_summary_or_none_is_named():
 
 def test_formats_that_a_test_lacks_name_the_remedy():
     test = pi.stats.ttest_ind(A, B, bounds=(-5, 15), mu=1.0, rng=0)
-    for name, text in (("to_word", "to_html"), ("to_csv", r"tidy\(\)\.to_csv"), ("to_frame", r"tidy\(\)")):
+    for name, text in (
+        ("to_docx", r"to_word\(path\)"),
+        ("to_csv", r"tidy\(\)\.to_csv"),
+        ("to_frame", r"tidy\(\)"),
+    ):
         with pytest.raises(NotAvailableError, match=f"{name} is not available: .*{text}"):
             getattr(test, name)
         assert not hasattr(test, name)

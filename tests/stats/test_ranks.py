@@ -14,6 +14,10 @@ RNG = np.random.default_rng(4)
 X, Y = RNG.lognormal(0.4, 1.0, 260), RNG.lognormal(0.0, 1.0, 140)
 G = RNG.choice(["a", "b", "c"], 600, p=[0.5, 0.3, 0.2])
 Z = RNG.lognormal(0.0, 1.0, 600) * np.where(G == "c", 2.0, 1.0)
+# Separation of three groups of equal sizes, normal with means 0, 1 and 2: the last group is above the first.
+SEPARATION_OF_SHIFTS = (
+    8.0 / 9.0 * (scipy_stats.norm.cdf(1.0 / 2.0**0.5) + scipy_stats.norm.cdf(2.0 / 2.0**0.5) - 1.0)
+)
 
 
 @pytest.mark.parametrize("side", ["two-sided", "less", "greater"])
@@ -110,3 +114,35 @@ def test_what_is_wrong_is_said_before_anything_is_spent():
     with pytest.raises(ArgumentError):
         pi.stats.wilcoxon(X, "middle", **words)
     assert len(ledger) == 0
+
+
+def test_the_separation_of_groups_is_one_if_two_halves_do_not_overlap():
+    x, g = np.arange(400.0), np.repeat(["a", "b", "c", "d"], 100)
+    r = pi.stats.kruskal(x, g, levels=["a", "b", "c", "d"], epsilon=math.inf)
+    assert r.estimate == pytest.approx(1.0)
+    assert (r.rows[0].low, r.rows[0].high) == (pytest.approx(0.8, abs=0.1), 1.0)
+    r = pi.stats.kruskal(np.tile(np.arange(100.0), 4), g, levels=["a", "b", "c", "d"], epsilon=math.inf)
+    assert (r.estimate, r.rows[0].low) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("delta", "missing"), [(0, "raise"), (1e-6, "raise"), (1e-6, "drop")])
+def test_the_interval_of_the_separation_allows_for_sampling(delta, missing):
+    """Of equal distributions it contains 0 whenever the test does not reject; see `separation_ends`."""
+    rng = np.random.default_rng(5)
+    n, k = 400, 3
+    covered = 0
+    for seed in range(40):
+        g = rng.integers(0, k, n)
+        z = rng.standard_normal(n)
+        frame = pd.DataFrame({"x": z, "y": z + g, "g": g})
+        words = {"schema": pi.Schema({"x": (-5, 5), "y": (-5, 8), "g": [0, 1, 2]}), "epsilon": 4.0}
+        words |= {"delta": delta, "missing": missing, "rng": seed}
+        equal = pi.stats.kruskal("x ~ g", frame, **words)
+        assert equal.rows[0].low == 0.0 or equal.pvalue < 0.05
+        assert equal.rows[0].high < 0.5
+        covered += equal.rows[0].low == 0.0
+        apart = pi.stats.kruskal("y ~ g", frame, **words).rows[0]
+        covered += apart.low <= SEPARATION_OF_SHIFTS <= apart.high
+        assert apart.low > 0.0
+        assert apart.bse < 0.15
+    assert covered >= 76  # of 80
