@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from privinf.accounting import (
@@ -26,6 +26,9 @@ from privinf.mechanisms.catalogue import SHIPPED, look_up
 from privinf.mechanisms.statistics.ops import RecordSensitivity
 from privinf.validation import check_count, check_positive
 from privinf.wire import Mechanisms, NoiseLaws, Norms, readable
+
+if TYPE_CHECKING:
+    from privinf.federation.messages import Query
 
 # Float arithmetic between the server's figures and the site's.
 TOLERANCE = 1e-9
@@ -70,6 +73,19 @@ NO_SECURE_SUMS = (
 TOO_FEW_SITES = (
     "the site's policy allows only secure sums over at least {} sites; let more sites take part, or change "
     "min_sites in the policy"
+)
+MORE_COLLUDING = (
+    "the site's policy requires noise that protects even if {0} other site(s) collude with the server; pass "
+    "max_colluding={0} or more to SecureServer"
+)
+# Of one release.
+NO_STATISTIC = (
+    "the site's policy does not allow the statistic {!r}; the person who runs the site must list it in "
+    "SitePolicy(operations=...)"
+)
+TOO_DEAR = (
+    "the privacy loss of this release (rho of zCDP) is larger than the site's policy allows for one release; "
+    "use a smaller budget, or the person who runs the site must raise SitePolicy(largest_rho=...)"
 )
 DIGEST = re.compile("[0-9a-f]{64}")  # of a design, in hexadecimal digits
 
@@ -179,6 +195,19 @@ class SitePolicy:
         return replace(self, operations=tuple(dict.fromkeys([*allowed, *operations])))
 
     @property
+    def stated(self) -> dict[str, Any]:
+        """Rules that the site states to everyone who can connect, so that no query in vain is charged."""
+        return {
+            "trusted_server": self.trusted_server,
+            "secure_sums": self.secure_sums,
+            "min_sites": self.min_sites,
+            "max_colluding": self.max_colluding,
+            "simulation": self.simulation,
+            "largest_rho": None if math.isinf(self.largest_rho) else self.largest_rho,
+            "operations": None if self.operations is None else list(self.operations),
+        }
+
+    @property
     def most_designs(self) -> int:
         """Number of accepted designs in addition to the designs that the holder lists."""
         if self.new_designs is not None:
@@ -247,10 +276,7 @@ class SitePolicy:
         if not masked and not self.trusted_server:
             raise NotAvailableError(NO_CLEAR_SUMS)
         if op not in (SHIPPED if self.operations is None else self.operations):
-            raise NotAvailableError(
-                f"the site's policy does not allow the statistic {op!r}; the person who runs the site "
-                "must list it in SitePolicy(operations=...)"
-            )
+            raise NotAvailableError(NO_STATISTIC.format(op))
 
     def accept(
         self,
@@ -301,12 +327,75 @@ class SitePolicy:
                     f'relation="{entry.relation}": make the query with relation="replace-one"'
                 )
             if check_entry(entry, record_sensitivity, masked=masked) > self.largest_rho:
-                raise NotAvailableError(
-                    "the privacy loss of this release (rho of zCDP) is larger than the site's policy allows "
-                    "for one release; use a smaller budget, or the person who runs the site must raise "
-                    "SitePolicy(largest_rho=...)"
-                )
+                raise NotAvailableError(TOO_DEAR)
         return tuple(entry.filed(str(uuid4()), scope) for entry in entries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedPolicy:
+    """The rules that a site states (`SitePolicy.stated`), by which a server refuses before it charges.
+
+    A rule that an older site does not state, or that is malformed, refuses nothing here: the site refuses.
+    """
+
+    trusted_server: bool = True
+    secure_sums: bool = True
+    min_sites: int = 0
+    max_colluding: int = 0
+    simulation: bool = True
+    largest_rho: float = math.inf
+    operations: tuple[str, ...] | None = None
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> StatedPolicy:
+        """Return the rules in the description of a site."""
+        permissions = ("trusted_server", "secure_sums", "simulation")
+        rules: dict[str, Any] = {name: False for name in permissions if facts.get(name) is False}
+        for name in ("min_sites", "max_colluding"):
+            if type(facts.get(name)) is int:
+                rules[name] = facts[name]
+        if type(facts.get("largest_rho")) in (int, float):
+            rules["largest_rho"] = float(facts["largest_rho"])
+        if isinstance(facts.get("operations"), list):
+            rules["operations"] = tuple(facts["operations"])
+        return cls(**rules)
+
+    def check(self, *, secure: bool, colluding: int | None, sites: int) -> None:
+        """Raise NotAvailableError if the policy forbids the noise, or the kind of sums.
+
+        Parameters
+        ----------
+        secure : bool
+            Whether the noise is secure.
+        colluding : int or None
+            Number of sites that may collude with the server in a secure sum; None if sites send sums to which
+            the server adds the noise.
+        sites : int
+            Number of sites of the sum.
+        """
+        if not secure and not self.simulation:
+            raise NotAvailableError(NO_SIMULATION)
+        if colluding is None:
+            if not self.trusted_server:
+                raise NotAvailableError(NO_CLEAR_SUMS)
+            return
+        if not self.secure_sums:
+            raise NotAvailableError(NO_SECURE_SUMS)
+        if sites < self.min_sites:
+            raise NotAvailableError(TOO_FEW_SITES.format(self.min_sites))
+        if colluding < self.max_colluding:
+            raise NotAvailableError(MORE_COLLUDING.format(self.max_colluding))
+
+    def check_release(self, query: Query, record_sensitivity: RecordSensitivity) -> None:
+        """Raise NotAvailableError if the policy forbids the statistic of a query, or its price."""
+        if self.operations is not None and query.op not in self.operations:
+            raise NotAvailableError(NO_STATISTIC.format(query.op))
+        if math.isinf(self.largest_rho):
+            return
+        for charge in query.charges:
+            rho = check_entry(_entry_of(charge), record_sensitivity, masked=bool(query.masking))
+            if rho > self.largest_rho:
+                raise NotAvailableError(TOO_DEAR)
 
 
 def _entry_of(charge: Mapping[str, Any]) -> LedgerEntry:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -29,7 +29,7 @@ from privinf.errors import (
 from privinf.federation.local import LocalSites
 from privinf.federation.messages import LONGEST_ERROR, Federation, Query, Reply, check_alike
 from privinf.federation.planned import Args
-from privinf.federation.policy import NO_CLEAR_SUMS, NO_SECURE_SUMS, NO_SIMULATION, TOO_FEW_SITES
+from privinf.federation.policy import StatedPolicy
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import exact_bits
 from privinf.mechanisms.statistics.ops import RecordSensitivity, SiteOp
@@ -76,14 +76,8 @@ class Rounds:
         Design (public columns and bounds), which is the same at every site.
     rosters : dict of str to str or None
         Digest of the public keys that each site has pinned; None without any.
-    no_simulation : frozenset of str
-        Sites whose policy allows only secure noise.
-    no_clear_sums : frozenset of str
-        Sites whose policy allows no sums without noise.
-    no_secure_sums : frozenset of str
-        Sites whose policy allows no secure sums.
-    min_sites : dict of str to int
-        Smallest number of sites of a secure sum that the policy of each site allows.
+    policies : dict of str to StatedPolicy
+        Rules that each site states.
 
     Raises
     ------
@@ -116,20 +110,7 @@ class Rounds:
         if empty := [name for name, rows in self.rows.items() if rows < 1]:
             raise AlignmentError(f"site {empty[0]!r} has no rows")
         self.rosters: dict[str, str | None] = {reply.site: reply.facts.get("roster") for reply in replies}
-        self.no_simulation = frozenset(
-            reply.site for reply in replies if reply.facts.get("simulation") is False
-        )
-        self.no_clear_sums = frozenset(
-            reply.site for reply in replies if reply.facts.get("trusted_server") is False
-        )
-        self.no_secure_sums = frozenset(
-            reply.site for reply in replies if reply.facts.get("secure_sums") is False
-        )
-        self.min_sites = {
-            reply.site: reply.facts["min_sites"]
-            for reply in replies
-            if type(reply.facts.get("min_sites")) is int
-        }
+        self.policies = {reply.site: StatedPolicy.from_facts(reply.facts) for reply in replies}
         self.imputed: Missing = imputed_at(replies)
         self.design = _described(replies[0], design)
         self._digest = self.design.digest
@@ -162,7 +143,7 @@ class Rounds:
         sensitivity = SITE_OPS[op].record_sensitivity(plain, len(self.design.names), largest)
         return SITE_OPS[op], sensitivity, names
 
-    def check_policies(self, names: Iterable[str], *, secure: bool, sees_sums: bool) -> None:
+    def check_policies(self, names: Iterable[str], *, secure: bool, colluding: int | None) -> None:
         """Raise NotAvailableError, before any charge, if a policy forbids the noise, or the kind of sums.
 
         Parameters
@@ -171,19 +152,23 @@ class Rounds:
             Sites that are asked.
         secure : bool
             Whether the noise is secure.
-        sees_sums : bool
-            Whether sites send sums to which the server adds the noise; otherwise they are secure sums.
+        colluding : int or None
+            Number of sites that may collude in a secure sum; None if the server adds the noise.
         """
-        queried = self.rows.keys() & set(names)
-        for name in sorted(queried):
-            if not secure and name in self.no_simulation:
-                raise NotAvailableError(f"site {name!r}: {NO_SIMULATION}")
-            if sees_sums and name in self.no_clear_sums:
-                raise NotAvailableError(f"site {name!r}: {NO_CLEAR_SUMS}")
-            if not sees_sums and name in self.no_secure_sums:
-                raise NotAvailableError(f"site {name!r}: {NO_SECURE_SUMS}")
-            if not sees_sums and len(queried) < (least := self.min_sites.get(name, 0)):
-                raise NotAvailableError(f"site {name!r}: {TOO_FEW_SITES.format(least)}")
+        queried = sorted(self.rows.keys() & set(names))
+        for name in queried:
+            with refusing(name):
+                self.policies[name].check(secure=secure, colluding=colluding, sites=len(queried))
+
+    def check_release(
+        self, names: Iterable[str], query: Query, record_sensitivity: RecordSensitivity
+    ) -> None:
+        """Raise NotAvailableError, before any charge, if a policy forbids the statistic or its price."""
+        if isinstance(self.federation, LocalSites):  # the caller's own rows, which no policy restricts
+            return
+        for name in sorted(self.rows.keys() & set(names)):
+            with refusing(name):
+                self.policies[name].check_release(query, record_sensitivity)
 
     def _available(self, sites: Sequence[str] | None) -> list[str]:
         """Return the names of the sites of a query, by default of all; ArgumentError unless all answer."""
@@ -291,6 +276,18 @@ class FitReservation:
             with suppress(PrivinfError):
                 replies_of(self._rounds.federation, query, list(self._rounds.rows))
         self.name = ""
+
+
+@contextmanager
+def refusing(name: str) -> Iterator[None]:
+    """Name the site in a refusal by its policy."""
+    problem = ""
+    try:
+        yield
+        return
+    except NotAvailableError as error:
+        problem = str(error)
+    raise NotAvailableError(f"site {name!r}: {problem}")
 
 
 def imputed_at(replies: Iterable[Reply]) -> Missing:

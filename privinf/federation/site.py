@@ -449,10 +449,7 @@ class Site:
             "digest": "" if design is None else design.digest,
             "schema": None if schema is None else schema.to_dict(),
             "unavailable": list(self._designs.unavailable),
-            "trusted_server": self.policy.trusted_server,
-            "secure_sums": self.policy.secure_sums,
-            "min_sites": self.policy.min_sites,
-            "simulation": self.policy.simulation,
+            **self.policy.stated,
             "roster": None if self._pairs is None else self._pairs.roster.digest,
             **imputing(self._missing),
         }

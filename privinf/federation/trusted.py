@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
@@ -128,8 +128,6 @@ class TrustedServer:
     >>> bool(abs(noisy.mean - 0.25) < 0.05), len(server.ledger)
     (True, 1)
     """
-
-    _sees_sums: ClassVar[bool] = True  # sites send sums, and the server adds the noise
 
     def __init__(
         self,
@@ -296,7 +294,7 @@ class TrustedServer:
             Raised if a site refuses the reservation or does not answer. After this error nothing is reserved
             or charged at any site.
         """
-        self._rounds.check_policies(self.sites, secure=self.secure, sees_sums=self._sees_sums)
+        self._rounds.check_policies(self.sites, secure=self.secure, colluding=self._colluding)
         self._reservation.begin(losses, name, position, stated_purpose(self.ledger))
 
     def give_back(self, position: int) -> None:
@@ -511,7 +509,7 @@ class TrustedServer:
         lines = standing_lines(self.ledger, planned)
         if lines and planned.scale > 0.0:
             self._noise.check_repeatable()
-        lines = lines or self._spend((planned.entry,), planned.sites, query.session)
+        lines = lines or self._spend((planned.entry,), planned.sites, query, record_sensitivity)
         total, answered = total_and_sites(self._rounds, query, record_sensitivity, available)
         step()
         if planned.scale > 0.0:
@@ -774,7 +772,7 @@ class TrustedServer:
         assumptions = assumed(record_sensitivity, self._relation, sites=len(self._rounds.rows))
         entries = tuple(self._noise.marked(ranking.line(line, assumptions)) for line in drawn.entries)
         query = self._query(statistic, args, tuple(map(of_the_sum, entries)), names, noisy=noisy)
-        lines = self._spend(entries, names, self._rounds.session)
+        lines = self._spend(entries, names, query, record_sensitivity)
         total, answered = total_and_sites(self._rounds, query, record_sensitivity, names)
         source = self._noise.source
         if noisy:
@@ -783,17 +781,28 @@ class TrustedServer:
         return replace(drawn.draw(ranking.scored(total), source, ranking.candidates), entries=lines)
 
     def _spend(
-        self, entries: tuple[LedgerEntry, ...], sites: Sequence[str], session: str
+        self,
+        entries: tuple[LedgerEntry, ...],
+        sites: Sequence[str],
+        query: Query,
+        record_sensitivity: RecordSensitivity,
     ) -> tuple[LedgerEntry, ...]:
         """Record a release of all rows, or of some sites' rows in their parallel scopes; as recorded.
 
-        NotAvailableError, with nothing recorded, if a site's policy forbids the noise, or sums without noise.
+        NotAvailableError, with nothing recorded, if a site's policy forbids the noise, the kind of sums, the
+        statistic or its price.
         """
         secure = all(entry.secure for entry in entries)
-        self._rounds.check_policies(sites, secure=secure, sees_sums=self._sees_sums)
+        self._rounds.check_policies(sites, secure=secure, colluding=self._colluding)
+        self._rounds.check_release(sites, query, record_sensitivity)
         if len(sites) == len(self._rounds.rows):
             return self.ledger.spend(*entries)
-        return spend_at_sites(self.ledger, entries, sites, session)
+        return spend_at_sites(self.ledger, entries, sites, query.session)
+
+    @property
+    def _colluding(self) -> int | None:
+        """Number of sites that may collude in secure sums; None, because here the server adds the noise."""
+        return None
 
     def _check_selections(self) -> None:
         if self._relation != "replace-one":

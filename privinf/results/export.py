@@ -45,6 +45,7 @@ GLANCE = (
     "response",
     "response_level",
     "nobs",
+    "nobs_std_error",
     "df_resid",
     "r_squared",
     "sigma",
@@ -116,9 +117,14 @@ class Export:
         """Return a table with one row about the fit: size, measures of fit, identification and privacy.
 
         Table with the columns ``model``, ``response``, ``response_level`` (level of a text response that
-        counts as 1; None where the response is a number), ``nobs``, ``df_resid``, ``r_squared``, ``sigma``,
-        ``cov_type``, ``target``, ``identification``, ``weak``, ``cautions`` (kinds of cautions), ``epsilon``,
-        ``delta``, ``mu``, ``rho``, ``unit``, ``relation``, ``trust``, ``secure``. Missing entries are nan.
+        counts as 1; None where the response is a number), ``nobs``, ``nobs_std_error``, ``df_resid``,
+        ``r_squared``, ``sigma``, ``cov_type``, ``target``, ``identification``, ``weak``, ``cautions`` (kinds
+        of cautions), ``epsilon``, ``delta``, ``mu``, ``rho``, ``unit``, ``relation``, ``trust``, ``secure``.
+        Missing entries are nan.
+
+        The number of records is public, because neighboring tables have the same length. With
+        ``missing="drop"``, ``nobs`` is an estimate of the number of complete records, which is private, and
+        ``nobs_std_error`` is the standard deviation of its noise. Otherwise ``nobs_std_error`` is 0.
 
         Returns
         -------
@@ -138,6 +144,7 @@ class Export:
             "response": result.model.endog_names,
             "response_level": result.model.response_level,
             "nobs": result.nobs,
+            "nobs_std_error": _records_error(result._context.complete),
         }
         row |= {name: _value_or(fact, math.nan) for name, fact in facts.items()}
         row |= {"cov_type": result.cov_type, "target": result.target}
@@ -264,7 +271,10 @@ class PortableTable:
     __slots__ = ()
 
     def glance(self) -> pd.DataFrame:
-        """Return one row: ``title``, ``nobs``, ``cautions``, and the cost, as `Results.glance`.
+        """Return one row: ``title``, ``nobs``, ``nobs_std_error``, ``cautions``, and the cost.
+
+        The columns of the cost, and the standard error of the number of records, are those of
+        `Results.glance`.
 
         Returns
         -------
@@ -272,7 +282,8 @@ class PortableTable:
             One row.
         """
         table: Any = self
-        row = {"title": table.title, "nobs": table.nobs, "cautions": caution_kinds(_of_test(table))}
+        row = {"title": table.title, "nobs": table.nobs, "nobs_std_error": _table_records_error(table)}
+        row |= {"cautions": caution_kinds(_of_test(table))}
         return pd.DataFrame([row | _spent(table.privacy)])
 
     def to_dict(self) -> dict[str, Any]:
@@ -413,8 +424,8 @@ class PortableTest(PortableTable):
     def glance(self) -> pd.DataFrame:
         """Return one row on the whole test.
 
-        Columns ``title``, ``nobs``, ``null``, ``alternative``, ``statistic``, ``df``, ``df_denom`` (of an F
-        distribution), ``p_value``, ``confidence_level``, ``noise``, ``cautions``, and ``epsilon`` to
+        Columns ``title``, ``nobs``, ``nobs_std_error``, ``null``, ``alternative``, ``statistic``, ``df``,
+        ``df_denom`` (of an F distribution), ``p_value``, ``confidence_level``, ``noise``, ``cautions``, and ``epsilon`` to
         ``secure`` as `Results.glance` has them. Missing entries are nan, or an empty text.
 
         Returns
@@ -425,7 +436,8 @@ class PortableTest(PortableTable):
         test: Any = self
         statistic, pvalue, df = (getattr(test, name, math.nan) for name in ("statistic", "pvalue", "df"))
         first, second = df if isinstance(df, tuple) else (df, math.nan)
-        row = {"title": test.title, "nobs": test.nobs, "null": test.null, "alternative": test.alternative}
+        row = {"title": test.title, "nobs": test.nobs, "nobs_std_error": _table_records_error(test)}
+        row |= {"null": test.null, "alternative": test.alternative}
         row |= {"statistic": statistic, "df": first, "df_denom": second, "p_value": float(pvalue)}
         row |= {"confidence_level": test.confidence_level, "noise": test.release.noise}
         row |= {"cautions": caution_kinds(_of_test(test))}
@@ -488,6 +500,16 @@ def _of_test(test: Any) -> list[Caution]:
     complete = _complete_rows(test)
     n = max((rows.of for rows in complete.values()), default=test.nobs)
     return [(caution_kind(category), text) for category, text in test.cautions] + _of_delta(test.privacy, n)
+
+
+def _records_error(complete: CompleteRows | None) -> float:
+    """Return the standard error of a number of records: 0 where it is public."""
+    return 0.0 if complete is None else complete.sd
+
+
+def _table_records_error(test: Any) -> float:
+    """Return the same of a test or table; of several columns, of the one whose number the table states."""
+    return max(((rows.rows, rows.sd) for rows in _complete_rows(test).values()), default=(0, 0.0))[1]
 
 
 def _complete_rows(test: Any) -> Mapping[str, CompleteRows]:

@@ -52,7 +52,7 @@ class Tapped:
 
 
 def secure_query(federation, mu=1.0, op="clipped_score", args=None, **options):
-    """Return a query that a server would ask, without asking it."""
+    """Return a query that a server would ask if it ignored the rules that sites state, without asking it."""
 
     class Stopped(BaseException):
         pass
@@ -65,6 +65,8 @@ def secure_query(federation, mu=1.0, op="clipped_score", args=None, **options):
             return self.inner.ask(query, sites)
 
     stopping = Stopping(federation)
+    server = SecureServer(stopping, **options)
+    server._rounds.policies = dict.fromkeys(server.sites, StatedPolicy())
     with suppress(Stopped):
-        SecureServer(stopping, **options).vector_sum(op, args or SCORE, mu=mu, label="score")
+        server.vector_sum(op, args or SCORE, mu=mu, label="score")
     return stopping.queries[0]

@@ -1,5 +1,6 @@
 """TrustedServer: pooled sums, noise as stated, ledgers, parallel sites, drop-outs, and nothing un-noised."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from privinf.errors import (
 from privinf.federation import InProcessFederation, Site, SitePolicy, TrustedServer
 from privinf.federation.curator import Curator
 from privinf.federation.planned import with_query_digest
+from privinf.federation.policy import StatedPolicy
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.opened import OpenedRows
 from privinf.mechanisms.rows import Rows
@@ -343,6 +345,38 @@ def test_sums_without_noise_are_refused_before_the_charge():
         server.reserve([GaussianLoss(0.6)], "fit", 1)
     assert len(server.ledger) == 0
     assert [len(site.journal.reservations) for site in strict._sites.values()] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [({"largest_rho": 0.05}, "largest_rho"), ({"operations": ("column_sums",)}, "statistic 'clipped_score'")],
+    ids=["price", "statistic"],
+)
+def test_a_release_that_a_policy_forbids_is_refused_before_the_charge(rule, message):
+    policies = {"north": OPEN, "south": SitePolicy(trusted_server=True, simulation=True, **rule)}
+    sites = {name: Site(rows_of(50, 0), design_of(), policy=policy) for name, policy in policies.items()}
+    server = server_of(InProcessFederation(sites))
+    for call in (
+        lambda: server.vector_sum("clipped_score", SCORE, mu=0.6, label="score"),
+        lambda: server.top_k("clipped_score", SCORE, 1, mu=0.6, label="score"),
+    ):
+        with pytest.raises(NotAvailableError, match=f"site 'south': .*{message}"):
+            call()
+    assert [len(ledger) for ledger in (server.ledger, *(site.ledger for site in sites.values()))] == [0, 0, 0]
+    server.vector_sum("column_sums", {"columns": [0, 1], "bound": 1.0}, mu=0.2, label="sums")
+    server.vector_sum("clipped_score", SCORE, mu=0.6, label="score", sites=["north"])
+    assert len(sites["north"].ledger) == 2
+    assert len(sites["south"].ledger) == 1
+
+
+def test_rules_that_a_site_does_not_state_refuse_nothing_at_the_server():
+    assert StatedPolicy.from_facts({}) == StatedPolicy()
+    wrong = {"min_sites": "3", "max_colluding": True, "largest_rho": "1", "operations": "x", "simulation": 0}
+    assert StatedPolicy.from_facts(wrong) == StatedPolicy()
+    for policy in (SitePolicy(), SitePolicy(largest_rho=2.0, operations=("column_sums",), max_colluding=1)):
+        stated = json.loads(json.dumps(policy.stated, allow_nan=False))
+        rules = StatedPolicy.from_facts(stated)
+        assert all(getattr(rules, name) == getattr(policy, name) for name in stated)
 
 
 def test_only_the_sites_of_a_release_must_allow_its_noise():

@@ -14,7 +14,7 @@ from federation_sites import design_of, rows_of
 from secure_sites import SCORE, SECURE, SIMULATED, THREE, Tapped, secure_federation, secure_query
 
 import privinf as pi
-from privinf.accounting import Budget, ConcentratedLoss, Ledger
+from privinf.accounting import Budget, ConcentratedLoss, GaussianLoss, Ledger
 from privinf.errors import (
     AlignmentError,
     ArgumentError,
@@ -354,8 +354,14 @@ def test_the_sites_policy_sets_the_least():
     wary = SitePolicy(secure_sums=True, min_sites=3, max_colluding=1)
     federation = secure_federation(policies={"north": wary})
     server = SecureServer(federation)
-    with pytest.raises(NotAvailableError, match="pass max_colluding=1 or more"):
-        server.vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+    for call in (
+        lambda: server.vector_sum("clipped_score", SCORE, mu=1.0, label="s"),
+        lambda: server.reserve([GaussianLoss(1.0)], "fit", 1),
+    ):
+        with pytest.raises(NotAvailableError, match=r"site 'north': .*pass max_colluding=1 or more"):
+            call()
+    assert len(server.ledger) == 0
+    assert ledgers_of(federation) == {"north": 0, "south": 0, "west": 0}
     server = SecureServer(federation, max_colluding=1)
     assert server.vector_sum("clipped_score", SCORE, mu=1.0, label="s").rows == 210
     with pytest.raises(NotAvailableError, match="allows only secure sums over at least 3"):
@@ -366,8 +372,20 @@ def test_the_sites_policy_sets_the_least():
         closed.vector_sum("clipped_score", SCORE, mu=1.0, label="s")
     assert len(closed.ledger) == 0
     dear = secure_federation(policies={"north": SitePolicy(secure_sums=True, largest_rho=0.1)})
-    with pytest.raises(NotAvailableError, match="largest_rho"):
-        SecureServer(dear).vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+    server = SecureServer(dear)
+    with pytest.raises(NotAvailableError, match=r"site 'north': .*largest_rho"):
+        server.vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+    server.vector_sum("clipped_score", SCORE, mu=0.3, label="s")  # rho 0.045
+    server.vector_sum("clipped_score", SCORE, mu=1.0, label="s", sites=["south", "west"])
+    assert len(server.ledger) == 3  # the last one at each of two sites
+    assert ledgers_of(dear) == {"north": 1, "south": 2, "west": 2}
+    named = secure_federation(policies={"north": SitePolicy(secure_sums=True, operations=("column_sums",))})
+    server = SecureServer(named)
+    with pytest.raises(NotAvailableError, match=r"site 'north': .*statistic 'clipped_score'.*operations="):
+        server.vector_sum("clipped_score", SCORE, mu=1.0, label="s")
+    server.vector_sum("column_sums", {"columns": [0, 1], "bound": 1.0}, mu=1.0, label="s")
+    assert len(server.ledger) == 1
+    assert ledgers_of(named) == {"north": 1, "south": 1, "west": 1}
 
 
 def test_a_budget_exhausted_at_one_site_stops_the_sum_and_nothing_is_spent_twice():

@@ -270,6 +270,7 @@ def test_every_result_says_how_many_rows_are_complete(name, share, tmp_path):
         assert "rows dropped" in text
         assert json.loads(fit.to_json())["facts"] == told["facts"]
         assert fit.glance()["nobs"].iloc[0] == fit.nobs
+        assert fit.glance()["nobs_std_error"].iloc[0] == fit._context.complete.sd
         assert f"{fit.nobs} (est.) records" in repr(fit)
         assert f"about {fit.nobs:,} of 3,000" in fit.to_html()
     assert result.params.equals(fit.params)

@@ -467,5 +467,3 @@ def test_names_that_comparisons_and_effects_lack_have_remedies(exported):
             with pytest.raises(NotAvailableError, match=f"{name} is not available: .*{remedy}"):
                 getattr(result, name)
             assert not hasattr(result, name)
-    table = exported["comparison"]
-    assert len(pickle.loads(pickle.dumps(table)).params) == len(table.params)

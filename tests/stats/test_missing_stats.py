@@ -91,6 +91,7 @@ def test_a_result_says_how_many_rows_are_complete(name):
     told = result.to_dict()
     assert told["complete"] == {"rows": result.nobs, "low": low, "high": high, "of": len(frame)}
     assert told["test"]["nobs"] == result.nobs
+    assert told["test"]["nobs_std_error"] == (0.0 if result.complete is None else result.complete.sd)
     text = f"About {result.nobs:,} of 3,000 rows are complete (95% interval {low:,} to {high:,})"
     assert told["notes"][0].startswith(text)
     assert told["facts"]["Missing values"] == "rows dropped"

@@ -243,8 +243,6 @@ class SecureServer(TrustedServer):
     (True, 1, 1)
     """
 
-    _sees_sums = False
-
     def __init__(
         self,
         federation: Federation,
@@ -420,7 +418,7 @@ class SecureServer(TrustedServer):
             args = without_digits(query.args)
             _, record_sensitivity, _ = self._rounds.check(query.op, args, names)
             lines += standing_lines(self.ledger, planned) or self._spend(
-                (planned.entry,), names, query.session
+                (planned.entry,), names, query, record_sensitivity
             )
             outcome = masked_sum(rounds.federation, query, record_sensitivity.size, rounds.rows)
             step()
@@ -433,6 +431,10 @@ class SecureServer(TrustedServer):
             f"{self._retries + 1} attempts at one secure sum failed, because in each of them at "
             "least one site did not answer; check that every site is running"
         )
+
+    @property
+    def _colluding(self) -> int:
+        return self._max_colluding
 
     def _check_selections(self) -> None:
         """Refuse: peeling needs sums without noise, which nobody sees here."""

@@ -29,7 +29,7 @@ import numpy as np
 from privinf.accounting import ConcentratedLoss, GaussianLoss, LedgerEntry
 from privinf.errors import ArgumentError, NotAvailableError, SensitivityError
 from privinf.federation.messages import Query
-from privinf.federation.policy import NOISE_TERMS, TOLERANCE, TOO_FEW_SITES, SitePolicy
+from privinf.federation.policy import MORE_COLLUDING, NOISE_TERMS, TOLERANCE, TOO_FEW_SITES, SitePolicy
 from privinf.federation.secure.masking import PairKeys, Words
 from privinf.mechanisms.statistics.block import stream_of
 from privinf.mechanisms.statistics.ops import RecordSensitivity
@@ -158,11 +158,7 @@ def check_terms(
     if len(terms.roster) < policy.min_sites:
         raise NotAvailableError(TOO_FEW_SITES.format(policy.min_sites))
     if terms.max_colluding < policy.max_colluding:
-        raise NotAvailableError(
-            f"the site's policy requires noise that protects even if {policy.max_colluding} other "
-            f"site(s) collude with the server; pass max_colluding={policy.max_colluding} or more to "
-            "SecureServer"
-        )
+        raise NotAvailableError(MORE_COLLUDING.format(policy.max_colluding))
     if entry.secure and (terms.seed is not None or terms.sigma == 0.0):
         raise ArgumentError(
             "the entry for the site's ledger declares secure noise (secure=True), but the noise of the query "
