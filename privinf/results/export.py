@@ -425,8 +425,8 @@ class PortableTest(PortableTable):
         """Return one row on the whole test.
 
         Columns ``title``, ``nobs``, ``nobs_std_error``, ``null``, ``alternative``, ``statistic``, ``df``,
-        ``df_denom`` (of an F distribution), ``p_value``, ``confidence_level``, ``noise``, ``cautions``, and ``epsilon`` to
-        ``secure`` as `Results.glance` has them. Missing entries are nan, or an empty text.
+        ``df_denom`` (of an F distribution), ``p_value``, ``confidence_level``, ``noise``, ``cautions``, and
+        ``epsilon`` to ``secure`` as `Results.glance` has them. Missing entries are nan, or an empty text.
 
         Returns
         -------

@@ -5,6 +5,7 @@ from contextlib import suppress
 from federation_sites import design_of, rows_of
 
 from privinf.federation import InProcessFederation, SecureServer, Site, SitePolicy, pinned_keys
+from privinf.federation.policy import StatedPolicy
 
 SECURE = SitePolicy(secure_sums=True)
 SIMULATED = SitePolicy(secure_sums=True, simulation=True)
