@@ -505,6 +505,7 @@ class PlanCommandOptions(TypedDict):
     guesses_file: Path | None
     family: StudyFamily
     status: str | None
+    exposure: str | None
     trust: TrustModel | None
     party: tuple[str, ...]
     coefficient: str | None
@@ -548,6 +549,10 @@ class PlanCommandOptions(TypedDict):
 @click.option(
     "--status",
     help="Column that is 1 if the time ends with the event and 0 if it is censored, for --family hazards.",
+)
+@click.option(
+    "--exposure",
+    help="Column of the exposure of each person, such as years at risk, for the families of counts.",
 )
 @click.option(
     "--trust",
@@ -627,6 +632,7 @@ def study_command(**options: Unpack[PlanCommandOptions]) -> None:
     words |= {
         "family": options["family"],
         "status": options["status"],
+        "exposure": options["exposure"],
         "trust": options["trust"],
         "alpha": options["alpha"],
     }

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Guesses", "Study", "advise", "plan_study"]
 
 SPARSE = "DebiasedLasso"
+OF_RATES = ("Poisson", "NegativeBinomial")  # estimators that accept exposures
 # Columns of a formula from which on a plan compares the lasso without being asked: the lasso is for many
 # columns, few of which have an effect; with fewer columns other estimators have narrower intervals.
 LASSO_COLUMNS = 20
@@ -587,6 +588,7 @@ def plan_study(
     rng: int | None = None,
     family: StudyFamily = "gaussian",
     status: str | None = None,
+    exposure: str | None = None,
     trust: TrustModel | None = None,
     parties: PartyColumns | None = None,
     estimators: Sequence[str] | None = None,
@@ -627,6 +629,10 @@ def plan_study(
     status : str, optional
         Name of the column with the status, for ``family="hazards"``: 1 if the time ended with the event, and
         0 if it was censored.
+    exposure : str, optional
+        Name of the column with the exposure of each person, such as the years at risk, for
+        ``family="poisson"`` and ``family="negative-binomial"``. The schema declares the column with a lower
+        bound above 0. The coefficients are then logarithms of rate ratios.
     trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
         Trust model, that is, who has access to raw rows: one curator ("central"), a server of several sites
         ("server"), each site alone ("secure-sum"), nobody ("local"), or parties that hold different columns
@@ -666,6 +672,12 @@ def plan_study(
     -----
     To plan a log-rank test of two groups, use `privinf.survival.plan_logrank`.
 
+    With `exposure`, the mean count of person i is ``t_i exp(x_i'b)`` at the exposure t_i, whose distribution
+    follows from its bounds and from the guesses, as that of other columns. The guessed mean of the response
+    is the mean count per person. Without privacy and without overdispersion, the covariance of b is
+    ``(sum_i t_i exp(x_i'b) x_i x_i')^{-1}``. For two groups with expected numbers of events E_1 and E_2, the
+    standard error of the logarithm of their rate ratio is therefore ``sqrt(1/E_1 + 1/E_2)``.
+
     **Privacy.** Costs nothing: no rows are read. The schema and the guesses must be public.
 
     The widths are predicted by simulation, because some quantities in the formula of the covariance are known
@@ -698,6 +710,7 @@ def plan_study(
         rng=rng,
         family=family,
         status=status,
+        exposure=exposure,
         trust=trust,
         parties=parties,
         estimators=estimators,
@@ -714,11 +727,12 @@ def plan_study(
 def _planned(schema: Schema, formula: str, n: int, options: StudyOptions) -> Study:
     """Return the study of the estimators that serve its family and trust."""
     case = checked_case(schema, formula, n, options)
-    serve = _serving(case.people.family, case.trust)
+    serve = _serving(case.people.family, case.trust, case.people.exposure)
     chosen = options.estimators
     if not serve:
         raise NotAvailableError(
             f"no estimator is available for family={case.people.family!r} with trust={case.trust!r}"
+            f"{' and exposure=' if case.people.exposure is not None else ''}"
         )
     columns = len(case.people.design.names) - (case.people.design.constant is not None)
     remarks: tuple[str, ...] = ()
@@ -740,11 +754,14 @@ def _planned(schema: Schema, formula: str, n: int, options: StudyOptions) -> Stu
         return Study(case, simulated(case, names), floor_widths(case), remarks)
 
 
-def _serving(family: StudyFamily, trust: TrustModel) -> list[str]:
+def _serving(family: StudyFamily, trust: TrustModel, exposure: str | None = None) -> list[str]:
+    """Return the names of the estimators of a family under a trust model, with exposures if there are any."""
     return [
         name
         for name, estimator in ESTIMATORS.items()
-        if family in estimator.families and trust in estimator.trusts
+        if family in estimator.families
+        and trust in estimator.trusts
+        and (exposure is None or name in OF_RATES)
     ]
 
 
@@ -763,6 +780,7 @@ def advise(
     rng: int | None = None,
     family: StudyFamily = "gaussian",
     status: str | None = None,
+    exposure: str | None = None,
     trust: TrustModel | None = None,
     parties: PartyColumns | None = None,
     estimators: Sequence[str] | None = None,
@@ -802,6 +820,10 @@ def advise(
     status : str, optional
         Name of the column with the status, for ``family="hazards"``: 1 if the time ended with the event, and
         0 if it was censored.
+    exposure : str, optional
+        Name of the column with the exposure of each person, such as the years at risk, for
+        ``family="poisson"`` and ``family="negative-binomial"``. The schema declares the column with a lower
+        bound above 0. The coefficients are then logarithms of rate ratios.
     trust : {"central", "server", "secure-sum", "local", "per-party"}, optional
         Trust model, that is, who has access to raw rows: one curator ("central"), a server of several sites
         ("server"), each site alone ("secure-sum"), nobody ("local"), or parties that hold different columns
@@ -858,6 +880,7 @@ def advise(
         rng=rng,
         family=family,
         status=status,
+        exposure=exposure,
         trust=trust,
         parties=parties,
         estimators=estimators,
@@ -870,7 +893,9 @@ def advise(
     check_choice(family, StudyFamily, "family")
     warn_of_large_delta(delta, n)
     kinds = [
-        kind for kind in get_args(TrustModel) if _serving(family, kind) and (kind != "per-party" or parties)
+        kind
+        for kind in get_args(TrustModel)
+        if _serving(family, kind, exposure) and (kind != "per-party" or parties)
     ]
     rows = []
     for kind in kinds if trust is None else [trust]:

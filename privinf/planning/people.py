@@ -80,6 +80,12 @@ SKEW_NOT_GUESSED = (
     "pass its skewness, such as skews={{{!r}: 3}}, because intervals of OLS can be 1.6 times as wide)"
 )
 NOT_HAZARDS = "status= can be used only with family='hazards'"
+NOT_COUNTS = "exposure= can be used only with family='poisson' or family='negative-binomial'"
+NO_EXPOSURE = (
+    "exposure= must be the name of a numeric column that the schema declares, with a lower bound above 0, "
+    "such as the years at risk of each person"
+)
+EXPOSURE_IS_TERM = "the column {!r} is passed as exposure=, so it cannot also be the response or in a term"
 CLUSTERED = (
     "a study with up to {} rows for each {!r} cannot be planned, because the correlation "
     "of these rows is unknown; plan with max_rows=1 and n= the number of people"
@@ -111,6 +117,8 @@ class Population:
         Column of the status of times until an event.
     dropout : float
         Share of the people without the event whose times are censored before the end of the follow-up.
+    exposure : str or None
+        Column of the exposures t of counts, whose means are ``t exp(x'b)``.
 
     Notes
     -----
@@ -133,12 +141,13 @@ class Population:
     assumptions: tuple[str, ...]
     status: str | None = None
     dropout: float = 0.0
+    exposure: str | None = None
 
     def rows(self, n: int, rng: np.random.Generator) -> pd.DataFrame:
         """Return `n` simulated rows: the columns that the formula reads, the response, and a unit a row."""
         frame = drawn(self.distributions, self.root, n, rng)
         item = self.schema[self.design.response]
-        predictor = self.design.matrix(frame) @ self.slopes
+        predictor = self.design.matrix(frame) @ self.slopes + log_exposure(frame, self.exposure)
         if self.status is None:
             response = _response(self, item, frame, inverse_link(predictor, self.family), rng)
         else:
@@ -152,8 +161,18 @@ class Population:
         return frame
 
 
+def log_exposure(frame: pd.DataFrame, exposure: str | None) -> Floats:
+    """Return the logarithm of the exposure of each simulated row; 0 without exposures."""
+    return np.zeros(len(frame)) if exposure is None else np.log(frame[exposure].to_numpy(dtype=np.float64))
+
+
 def population(
-    schema: Schema, formula: str, guesses: Guesses, family: StudyFamily, status: str | None = None
+    schema: Schema,
+    formula: str,
+    guesses: Guesses,
+    family: StudyFamily,
+    status: str | None = None,
+    exposure: str | None = None,
 ) -> Population:
     """Return the people that guesses describe.
 
@@ -171,6 +190,9 @@ def population(
     schema, formula = _with_response(schema.in_days(), formula)
     design = Design.from_formula(formula, schema)
     inputs = [name for name in design.inputs if name != design.response]
+    if exposure is not None:
+        _check_exposure(schema, exposure, [*inputs, design.response], family)
+        inputs.append(exposure)
     names_known = {*schema.columns, design.response}
     pairs = [*guesses.correlations, *(b for partners in guesses.correlations.values() for b in partners)]
     for subject, names in (
@@ -194,7 +216,8 @@ def population(
     frame = drawn(distributions, root, CALIBRATION_PEOPLE, np.random.default_rng(0))
     X = design.matrix(frame)
     survival = survival_of(design, guesses, family)
-    slopes, residual_sd, assumptions = _slopes(X, design, schema, guesses, family, survival)
+    offset = log_exposure(frame, exposure)
+    slopes, residual_sd, assumptions = _slopes(X, design, schema, guesses, family, survival, offset)
     dropout = 0.0
     if status is not None:
         dropout = dropout_of(X @ slopes, guesses)
@@ -211,6 +234,9 @@ def population(
         else:
             residuals = residual_distribution(residual_sd, guesses, frame, places, width)
             assumptions.append(_residual_assumption(residuals, design.response, guesses))
+    if exposure is not None:
+        rate = float(np.mean(np.exp(X @ slopes + offset)) / np.mean(np.exp(offset)))
+        assumptions.append(f"rate: {rate:.4g} of {design.response} per unit of {exposure}")
     if guesses.complete < 1.0:
         assumptions.append(f"{guesses.complete:.0%} of the rows are complete, at random")
     lines = (*(distribution.description for distribution in distributions), *assumptions)
@@ -227,7 +253,19 @@ def population(
         assumptions=lines,
         status=status,
         dropout=dropout,
+        exposure=exposure,
     )
+
+
+def _check_exposure(schema: Schema, exposure: str, used: Sequence[str], family: StudyFamily) -> None:
+    """Raise ArgumentError unless a column serves as the exposures of counts."""
+    if family not in ("poisson", "negative-binomial"):
+        raise ArgumentError(NOT_COUNTS)
+    item = schema[exposure] if isinstance(exposure, str) and exposure in schema else None
+    if not isinstance(item, Numeric) or not item.low > 0.0:
+        raise ArgumentError(NO_EXPOSURE)
+    if exposure in used:
+        raise ArgumentError(EXPOSURE_IS_TERM.format(exposure))
 
 
 def _check_status(schema: Schema, formula: str, status: str | None, family: StudyFamily) -> None:
@@ -307,7 +345,13 @@ def _with_response(schema: Schema, formula: str) -> tuple[Schema, str]:
 
 
 def _slopes(
-    X: Floats, design: Design, schema: Schema, guesses: Guesses, family: StudyFamily, survival: float
+    X: Floats,
+    design: Design,
+    schema: Schema,
+    guesses: Guesses,
+    family: StudyFamily,
+    survival: float,
+    offset: Floats,
 ) -> tuple[Floats, float, list[str]]:
     """Return coefficients, the residual sd of a numeric response, and the assumptions."""
     numeric = family == "gaussian"
@@ -344,7 +388,7 @@ def _slopes(
         source = "guessed" if guesses.rsquared is not None else "not guessed"
         lines.append(f"R-squared {share:.3g} ({source}), divided equally among the columns")
     if design.constant is not None and "Intercept" not in guesses.coefficients:
-        slopes[design.constant] = constant_for(X @ slopes, mean, family)
+        slopes[design.constant] = constant_for(X @ slopes + offset, mean, family)
     return slopes, residual_sd if numeric else math.nan, lines
 
 
@@ -398,6 +442,7 @@ class StudyOptions:
     rng: int | None = None
     family: StudyFamily = "gaussian"
     status: str | None = None
+    exposure: str | None = None
     trust: TrustModel | None = None
     parties: PartyColumns | None = None
     estimators: Sequence[str] | None = None
@@ -477,7 +522,7 @@ def checked_case(schema: Schema, formula: str, n: int, options: StudyOptions) ->
     total_mu(spending)
     alpha = check_fraction(options.alpha, "alpha")
     _check_status(schema, formula, options.status, family)
-    people = population(schema, formula, guesses, family, options.status)
+    people = population(schema, formula, guesses, family, options.status, options.exposure)
     names = people.design.names
     constant = people.design.constant
     names_planned = options.which
@@ -525,7 +570,8 @@ def floor_widths(case: Case) -> Floats:
             used = family()
             if case.people.family == "negative-binomial":
                 used = sm.families.NegativeBinomial(alpha=dispersion_of(case.people.guesses))
-            model = sm.GLM(design.response_values(frame), design.matrix(frame), used)
+            offset = log_exposure(frame, case.people.exposure)
+            model = sm.GLM(design.response_values(frame), design.matrix(frame), used, offset=offset)
             standard_errors.append(model.fit(cov_type="HC0").bse[places])
     widths: Floats = 2.0 * norm.isf(case.alpha / 2.0) * np.median(standard_errors, axis=0)
     return widths

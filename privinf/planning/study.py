@@ -81,6 +81,11 @@ def _hazard_options(case: Case) -> dict[str, Any]:
     return {"status": case.people.status, "event": event_of(case.schema, case.people.status)}
 
 
+def _rate_options(case: Case) -> dict[str, Any]:
+    """Return the options of a regression of counts: the column of exposures, where the plan has one."""
+    return {} if case.people.exposure is None else {"exposure": case.people.exposure}
+
+
 def _lasso(case: Case, frame: Any, rng: np.random.Generator) -> Any:
     words: dict[str, Any] = {"family": case.people.family, **_missing(case)}
     if case.trust == "secure-sum":
@@ -130,13 +135,13 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "Poisson": Estimator(
         ("poisson", "negative-binomial"),
         SUMS,
-        _plain(Poisson),
+        _plain(Poisson, _rate_options),
         "assumes that the model of the mean count is correct",
     ),
     "NegativeBinomial": Estimator(
         ("negative-binomial",),
         SUMS,
-        _plain(NegativeBinomial),
+        _plain(NegativeBinomial, _rate_options),
         "assumes that the model of the mean count is correct",
     ),
     "PHReg": Estimator(

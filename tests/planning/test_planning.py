@@ -24,7 +24,7 @@ from privinf.cli import main
 from privinf.errors import ArgumentError, LargeDeltaWarning, NotAvailableError, SchemaError
 from privinf.glm import posterior_draws
 from privinf.planning import study as study_module
-from privinf.planning.people import population
+from privinf.planning.people import StudyOptions, checked_case, floor_widths, population
 from privinf.planning.study import Aim
 
 SCHEMA = pi.Schema(
@@ -810,3 +810,58 @@ def test_the_lasso_is_compared_only_with_many_columns():
 def test_a_formula_without_slopes_names_the_plan_of_a_mean():
     with pytest.raises(ArgumentError, match=r"pi\.stats\.plan_mean"):
         pi.plan_study(SCHEMA, f"{FORMULA.split('~')[0]} ~ 1", 1000, mu=1.0)
+
+
+# ---- rates
+
+RATES = pi.Schema({"visits": (0, 30), "years": (0.1, 5), "treated": [0, 1], "age": (40, 90)})
+FOLLOWED = pi.Guesses(
+    means={"visits": 1.2, "years": 3}, sds={"years": 1}, coefficients={"treated": math.log(0.8)}
+)
+
+
+def test_the_width_of_a_rate_ratio_without_noise_is_that_of_its_numbers_of_events():
+    """The standard error of a log rate ratio is sqrt(1/E_1 + 1/E_2), whatever the exposures."""
+    words = {"guesses": FOLLOWED, "family": "poisson", "exposure": "years"}
+    case = checked_case(RATES, "visits ~ treated", 8000, StudyOptions(mu=1.0, **words))
+    frame = case.people.rows(200_000, np.random.default_rng(1))
+    groups = frame.groupby("treated")[["visits", "years"]].sum()
+    rates = groups["visits"] / groups["years"]
+    assert rates[1] / rates[0] == pytest.approx(0.8, rel=0.02)
+    assert frame["visits"].mean() == pytest.approx(1.2, rel=0.02)
+    assert frame["years"].mean() == pytest.approx(3.0, rel=0.02)
+    events = groups["visits"] * 8000 / len(frame)
+    expected = 2.0 * norm.isf(0.025) * math.sqrt((1.0 / events).sum())
+    assert floor_widths(case) == pytest.approx([expected], rel=0.03)
+    (rate,) = [line for line in case.people.assumptions if line.startswith("rate: ")]
+    assert float(rate.split()[1]) == pytest.approx(groups["visits"].sum() / groups["years"].sum(), rel=0.02)
+
+
+def test_a_planned_width_of_a_rate_ratio_is_that_of_fits():
+    words = {"family": "poisson", "exposure": "years", "epsilon": 4.0, "delta": 1e-6, "progress": False}
+    study = pi.plan_study(RATES, "visits ~ treated", 6000, guesses=FOLLOWED, **words)
+    assert [cell.name for cell in study.cells] == ["Poisson"]
+    widths = []
+    for seed in range(12):
+        frame = study.case.people.rows(6000, np.random.default_rng(seed + 50))
+        model = pi.Poisson.from_formula("visits ~ treated", frame, schema=RATES, exposure="years")
+        low, high = model.fit(epsilon=4.0, delta=1e-6, rng=seed).conf_int().loc["treated"]
+        widths.append(high - low)
+    assert study.cells[0].widths[0] == pytest.approx(np.median(widths), rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        ({"family": "binomial", "exposure": "years"}, ArgumentError, "only with family='poisson'"),
+        ({"exposure": "age_"}, ArgumentError, "a numeric column that the schema declares"),
+        ({"exposure": "treated"}, ArgumentError, "lower bound above 0"),
+        ({"exposure": "age"}, ArgumentError, "cannot also be the response or in a term"),
+        ({"exposure": "years", "trust": "local"}, NotAvailableError, "trust='local' and exposure="),
+    ],
+    ids=["family", "unknown", "zero", "term", "trust"],
+)
+def test_exposures_that_cannot_be_planned_are_refused(words, error, message):
+    words = {"family": "poisson", "guesses": FOLLOWED, "mu": 1.0} | words
+    with pytest.raises(error, match=message):
+        pi.plan_study(RATES, "visits ~ age + treated", 6000, **words)
