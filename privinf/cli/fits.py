@@ -513,6 +513,7 @@ class PlanCommandOptions(TypedDict):
     effect: float | None
     power: float
     alpha: float
+    fits: int | None
     json_file: Path | None
     plot_file: Path | None
     quiet: bool
@@ -594,6 +595,11 @@ class PlanCommandOptions(TypedDict):
     help="Power that the test for a coefficient of size --effect should have.",
 )
 @click.option("--alpha", type=float, default=0.05, show_default=True, help=ALPHA_HELP)
+@click.option(
+    "--fits",
+    type=int,
+    help="Largest number of simulated fits of each estimator, such as 8 for a quick, less accurate plan.",
+)
 @click.option("--json", "json_file", type=NEW_FILE, help="Write the table of predictions to a JSON file.")
 @click.option(
     "--plot",
@@ -635,6 +641,7 @@ def study_command(**options: Unpack[PlanCommandOptions]) -> None:
         "exposure": options["exposure"],
         "trust": options["trust"],
         "alpha": options["alpha"],
+        "fits": options["fits"],
     }
     words |= {"progress": False if options["quiet"] else None, "parties": _parties_of(options["party"])}
     if options["guesses_file"] is not None:

@@ -594,6 +594,7 @@ def plan_study(
     estimators: Sequence[str] | None = None,
     which: Sequence[str] | None = None,
     alpha: float = 0.05,
+    fits: int | None = None,
     progress: bool | None = None,
 ) -> Study:
     """Predict widths of intervals, power and identification of a regression before any row is read.
@@ -647,6 +648,10 @@ def plan_study(
         are more.
     alpha : float
         One minus the confidence level of the intervals.
+    fits : int, optional
+        Largest number of simulated fits of each estimator, at least 4. By default it is 48, or 96 with at
+        most 20,000 people. With a smaller number, such as 8, the plan is quicker and its widths are less
+        accurate: the column ``error`` of `Study.frame` states their standard error.
     progress : bool, optional
         Whether to show a progress bar of the simulated fits. By default the bar appears on a terminal only.
 
@@ -683,13 +688,13 @@ def plan_study(
     The widths are predicted by simulation, because some quantities in the formula of the covariance are known
     only after a fit. These quantities are the residuals after noisy clipping, the number of mixed rows, and
     the columns for which the noise is too large. Each estimator is fitted 16 to 48 times to simulated rows
-    with simulated noise (up to 96 times with at most 20,000 people). The simulation stops early when the
-    relative standard error of each median width is at most 2.5%. The simulation of an estimator also stops if
-    its intervals are wider, by at least two standard errors, than the intervals of another estimator. The
-    median widths are reported. Weakly identified fits do not count for the median width. If most fits are
-    weakly identified, no width is predicted. Sums over sites have the same noise as the sums of one curator,
-    and are simulated in the same way. The exception is `DebiasedLasso`, for which fits with secure sums are
-    simulated separately.
+    with simulated noise: up to 96 times with at most 20,000 people, and at most `fits` times. The simulation
+    stops early when the relative standard error of each median width is at most 2.5%. The simulation of an
+    estimator also stops if its intervals are wider, by at least two standard errors, than the intervals of
+    another estimator. The median widths are reported. Weakly identified fits do not count for the median
+    width. If most fits are weakly identified, no width is predicted. Sums over sites have the same noise as
+    the sums of one curator, and are simulated in the same way. The exception is `DebiasedLasso`, for which
+    fits with secure sums are simulated separately.
 
     Examples
     --------
@@ -716,6 +721,7 @@ def plan_study(
         estimators=estimators,
         which=which,
         alpha=alpha,
+        fits=fits,
         progress=progress,
     )
     study = _planned(schema, formula, FIRST_PEOPLE if n is None else n, options)
@@ -786,6 +792,7 @@ def advise(
     estimators: Sequence[str] | None = None,
     which: Sequence[str] | None = None,
     alpha: float = 0.05,
+    fits: int | None = None,
     progress: bool | None = None,
 ) -> pd.DataFrame:
     """Compare the estimators for a formula, under one trust model or under all trust models.
@@ -839,6 +846,10 @@ def advise(
         are more.
     alpha : float
         One minus the confidence level of the intervals.
+    fits : int, optional
+        Largest number of simulated fits of each estimator, at least 4. By default it is 48, or 96 with at
+        most 20,000 people. With a smaller number, such as 8, the plan is quicker and its widths are less
+        accurate: the column ``error`` of `Study.frame` states their standard error.
     progress : bool, optional
         Whether to show a progress bar of the simulated fits. By default the bar appears on a terminal only.
 
@@ -886,6 +897,7 @@ def advise(
         estimators=estimators,
         which=which,
         alpha=alpha,
+        fits=fits,
         progress=progress,
     )
     import pandas as pd

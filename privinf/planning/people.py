@@ -57,6 +57,7 @@ NOT_PLANNED = {
     "source": "is not available in a planned study, whose noise is simulated from rng=",
     "calibration": 'is not available in a planned study, which always uses calibration="exact"',
 }
+LEAST_FITS = 4  # simulated fits, below which a plan cannot state the error of its widths
 MOST_PLANNED = 20  # coefficients whose intervals are predicted, the first ones
 NO_PARTIES = (
     "trust='per-party' needs parties=: pass a mapping of each party to its columns, in which one party "
@@ -448,6 +449,7 @@ class StudyOptions:
     estimators: Sequence[str] | None = None
     which: Sequence[str] | None = None
     alpha: float = 0.05
+    fits: int | None = None
     progress: bool | None = None
 
 
@@ -467,6 +469,8 @@ class Case:
         Coefficients that are planned for.
     seed : int
         Seed of rows and noise: the same for every case, so that results differ only by the case.
+    fits : int or None
+        Largest number of simulated fits of an estimator; None for the default.
     """
 
     people: Population
@@ -479,6 +483,7 @@ class Case:
     which: tuple[str, ...]
     alpha: float
     seed: int
+    fits: int | None = None
 
     @property
     def word(self) -> str:
@@ -521,6 +526,7 @@ def checked_case(schema: Schema, formula: str, n: int, options: StudyOptions) ->
     seed = check_count(0 if options.rng is None else options.rng, "rng", least=0)
     total_mu(spending)
     alpha = check_fraction(options.alpha, "alpha")
+    fits = None if options.fits is None else check_count(options.fits, "fits", least=LEAST_FITS)
     _check_status(schema, formula, options.status, family)
     people = population(schema, formula, guesses, family, options.status, options.exposure)
     names = people.design.names
@@ -546,6 +552,7 @@ def checked_case(schema: Schema, formula: str, n: int, options: StudyOptions) ->
         which=planned,
         alpha=alpha,
         seed=seed,
+        fits=fits,
     )
 
 

@@ -293,6 +293,8 @@ def _verdict(identified: float) -> str:
 
 def most_fits(case: Case) -> int:
     """Return the largest number of simulated fits of one estimator."""
+    if case.fits is not None:
+        return case.fits
     return MOST_FITS if case.n > SMALL else 2 * MOST_FITS
 
 
@@ -344,6 +346,7 @@ def simulated(
     cannot: dict[str, str] = {}
     reasons: dict[str, str] = {}
     active = list(names)
+    terms = case.columns_by_term
     seeds = np.random.SeedSequence(case.seed).spawn(QUICK if quick else most_fits(case))
     for number, seed in enumerate(seeds):
         rng = np.random.default_rng(seed)
@@ -361,7 +364,7 @@ def simulated(
             try:
                 result = _fitted(case, name, frame, noise[name])
                 tables.widths[key] = _widths(case, result)
-                tables.joint[key] = _joint_tests(case, result)
+                tables.joint[key] = _joint_tests(terms, result)
                 fits[name].append(tables.widths[key])
                 joint[name].append(tables.joint[key])
             except NotAvailableError as error:
@@ -429,14 +432,14 @@ def _widths(case: Case, result: Any) -> Floats:
     return np.where(weak | ~np.isfinite(ends).all(axis=1), np.nan, ends[:, 1] - ends[:, 0])
 
 
-def _joint_tests(case: Case, result: Any) -> dict[str, JointTest]:
+def _joint_tests(terms: Mapping[str, list[str]], result: Any) -> dict[str, JointTest]:
     """Return the Wald tests of the terms of which a fit identifies every coefficient."""
     estimate = result.estimate
     if estimate.cov is None:
         return {}
     weak = set(result.weakly_identified.index)
     tests = {}
-    for term, names in case.columns_by_term.items():
+    for term, names in terms.items():
         if weak.isdisjoint(names) and set(names) <= set(estimate.names):
             R = np.eye(len(estimate.names))[[estimate.names.index(name) for name in names]]
             covariance = R @ estimate.cov @ R.T

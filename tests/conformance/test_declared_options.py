@@ -386,7 +386,7 @@ COMMANDS = [
     (release_command, ".Moments", ("missing",)),
     (suggest_command, ".find_bounds", (*BUDGET, "clip", "unit", "max_rows")),
     *(
-        (study_command, name, (*BUDGET, "family", "status", "exposure", "trust", "alpha"))
+        (study_command, name, (*BUDGET, "family", "status", "exposure", "trust", "alpha", "fits"))
         for name in (".plan_study", ".advise")
     ),
     (study_command, "Study.changes", ("coefficient", "width", "effect", "power")),

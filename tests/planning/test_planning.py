@@ -865,3 +865,16 @@ def test_exposures_that_cannot_be_planned_are_refused(words, error, message):
     words = {"family": "poisson", "guesses": FOLLOWED, "mu": 1.0} | words
     with pytest.raises(error, match=message):
         pi.plan_study(RATES, "visits ~ age + treated", 6000, **words)
+
+
+def test_a_plan_of_few_fits_is_the_beginning_of_a_longer_one():
+    words = {"guesses": FOLLOWED, "family": "poisson", "epsilon": 1.0, "delta": 1e-6, "progress": False}
+    few, more = (
+        pi.plan_study(RATES, "visits ~ treated", 3000, fits=fits, **words).cells[0] for fits in (4, 6)
+    )
+    assert (few.fits, more.fits) == (4, 6)
+    np.testing.assert_array_equal(few.fit_widths, more.fit_widths[:4])
+    assert few.error > 0.0
+    for wrong in (3, 4.5):
+        with pytest.raises(ArgumentError, match="fits"):
+            pi.plan_study(RATES, "visits ~ treated", 3000, fits=wrong, **words)
