@@ -244,6 +244,8 @@ lottery: $(VENV)/.installed          ## 300 regressions drawn by lot from tables
 	$(BIN)/python benchmarks/long_steps.py --run benchmarks/results/long_steps.jsonl
 	$(BIN)/python benchmarks/long_steps.py --lottery benchmarks/results/long_steps_lottery.jsonl --fits 24
 	$(BIN)/python benchmarks/long_steps.py --report benchmarks/results/long_steps.jsonl benchmarks/results/long_steps_lottery.jsonl
+	$(BIN)/python benchmarks/rare_levels.py --run benchmarks/results/rare_levels.jsonl
+	$(BIN)/python benchmarks/rare_levels.py --report benchmarks/results/rare_levels.jsonl
 	$(BIN)/python benchmarks/third_layer.py --run benchmarks/results/third_layer.csv
 	$(BIN)/python benchmarks/third_layer.py --report benchmarks/results/third_layer.csv
 

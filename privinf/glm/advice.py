@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -190,7 +190,27 @@ CLIPPED_OUTCOMES = (
     "values of the response {!r} other than 0 and 1 were clipped; the note on clipped values says how to "
     "declare them"
 )
-# The same of a level that few records have, by the noisy moments.
+# Of rare levels whose coefficients are flagged in a logistic or count model, one level and several.
+HIDDEN_LEVEL = (
+    "weak identification: few records have the level {}, and the noise hides its coefficient (standard error "
+    "{:.2g} on the scale of the {}); its interval may miss or be unbounded"
+)
+HIDDEN_LEVELS = (
+    "weak identification: few records have the levels {}, and the noise hides their coefficients (standard "
+    "errors up to {:.2g} on the scale of the {}); their intervals may miss or be unbounded"
+)
+HIDDEN_LEVEL_NOTE = (
+    "Few records have the level {}, and the noise hides its coefficient.{} Merge it with another level "
+    "(pi.Factor([...], other=...)), or use more records or budget."
+)
+HIDDEN_LEVELS_NOTE = (
+    "Few records have the levels {}, and the noise hides their coefficients.{} Merge them with other levels "
+    "(pi.Factor([...], other=...)), or use more records or budget."
+)
+# Where the fit converged only without these coefficients.
+TOO_LONG_FOR_LEVEL = " The last step was too long for it, so its interval is unbounded."
+TOO_LONG_FOR_LEVELS = " The last step was too long for them, so their intervals are unbounded."
+# The same of a level that few records have, by the noisy moments, of a fit that did not converge.
 FEW_OF_LEVEL = (
     "few records have the level {0}: merge it with another level (pi.Factor([...], other=...)), or use more "
     "records or budget"
@@ -323,6 +343,23 @@ def curved_notes(
         advice = WEAK.format(column.name, _advice(rows, column, cause))
         weak += must_read(advice, columns=(column.name,))
     return *weak, Note(PRIOR_NOTE.format(PRIOR_CONSTANT)), step_length, *doubts
+
+
+def hidden_level_notes(errors: Mapping[str, float], converged: bool) -> tuple[Note, ...]:
+    """Return the note on rare levels that the noise hides, by name with their standard errors.
+
+    If the fit has not `converged` along their coefficients, these have unbounded intervals.
+    """
+    is_one = len(errors) == 1
+    text = HIDDEN_LEVEL_NOTE if is_one else HIDDEN_LEVELS_NOTE
+    unbounded = "" if converged else TOO_LONG_FOR_LEVEL if is_one else TOO_LONG_FOR_LEVELS
+    return must_read(text.format(listed(tuple(errors)), unbounded), columns=tuple(errors))
+
+
+def hidden_level_warning(errors: Mapping[str, float], scale: str) -> str:
+    """Return the warning of the same on this scale of the coefficients."""
+    text = HIDDEN_LEVEL if len(errors) == 1 else HIDDEN_LEVELS
+    return text.format(", ".join(errors), max(errors.values()), scale)
 
 
 def long_steps(names: Sequence[str], bias: Floats, bse: Floats) -> tuple[str, tuple[Note, ...]]:

@@ -134,10 +134,9 @@ def _drawn(step: OneStepRelease, n: int, constant: int | None) -> PosteriorDraws
 
     moves = posterior() if weak else _solved(hessians, score.mean - errors, LEAST_DRAWN * level)
     covariance = np.atleast_2d(np.cov(moves.T))
-    length2 = _squared_length(move, covariance) / p if hessian.sd or score.sd else 0.0
+    length2 = squared_length(move, covariance) / p if hessian.sd or score.sd else 0.0
     shift = math.sqrt(max(float(move @ hessian.mean @ move), 0.0) / level)
-    far = shift > LONGEST_SHIFT or (step.walk.walking and shift > WALKING_SHIFT)
-    far = far or length2 > next(limit for longest, limit in LONGEST_STEP2.items() if shift <= longest)
+    far = moves_too_far(shift, step.walk.walking) or length2 > longest_step2(shift)
     if far and step.walk.is_small and not weak:
         weak, moves = True, posterior()
     params = moves.mean(axis=0) if weak else move
@@ -274,7 +273,25 @@ def has_two_values(mean: Floats, variance: Floats) -> Flags:
     return np.asarray((variance > TWO_VALUES * (1.0 - mean**2)) & (nearest > NEAREST_END))
 
 
-def _squared_length(move: Floats, covariance: Floats) -> float:
+def moves_too_far(shift: float, walking: bool) -> bool:
+    """Return whether a last step moved linear predictors too far for intervals.
+
+    Parameters
+    ----------
+    shift : float
+        By how much, root mean square.
+    walking : bool
+        Whether the round before had not come to rest.
+    """
+    return shift > LONGEST_SHIFT or (walking and shift > WALKING_SHIFT)
+
+
+def longest_step2(shift: float) -> float:
+    """Return the longest mean square, in standard errors, of a step that moves predictors by `shift`."""
+    return next((limit for longest, limit in LONGEST_STEP2.items() if shift <= longest), 0.0)
+
+
+def squared_length(move: Floats, covariance: Floats) -> float:
     """Return the squared length of a move in its standard errors; infinite where draws have no spread."""
     try:
         return max(float(move @ np.linalg.solve(covariance, move)), 0.0)

@@ -19,6 +19,7 @@ from privinf.glm.advice import (
     OF_A_PRIOR,
     far_records,
     few_records,
+    hidden_level_warning,
     identified,
     listed,
     long_first_step,
@@ -167,6 +168,8 @@ class GlmSettings(TypedDict):
     scarce: NotRequired[list[str]]
     misfits: NotRequired[list[str]]
     secant_bias: NotRequired[list[float]]
+    hidden_levels: NotRequired[dict[str, float]]
+    unbounded: NotRequired[list[str]]
     scores: NotRequired[dict[str, Any]]
     curved: NotRequired[dict[str, Any]]
     equation: NotRequired[dict[str, Any]]
@@ -252,9 +255,15 @@ class GLMInference(Inference):
 
     @cached_property
     def weakness(self) -> pd.Series[float]:
-        """Bias by the prior of weakly identified coefficients of a posterior; else as every result's."""
+        """Bias by the prior of weakly identified coefficients of a posterior.
+
+        In other curved fits, standard errors of rare levels that the noise hides; else as every result's.
+        """
         if self.cov_type != "posterior" or self.scaled_draws is None:
-            return super().weakness
+            errors = self.settings.get("hidden_levels", {})
+            if not errors:
+                return super().weakness
+            return pd.Series(list(errors.values()), index_of(tuple(errors)), name="standard error")
         step = restored(self.settings["curved"])
         back = np.array(self.settings["to_user"])
         bias = prior_bias(step, self.scaled_draws, self.constant, back)
@@ -264,14 +273,22 @@ class GLMInference(Inference):
     def weak_intervals(self) -> list[tuple[type[Warning], str]]:
         """Warning of weakly identified coefficients, of a posterior those that its prior decides."""
         if self.cov_type != "posterior":
-            return super().weak_intervals
+            return [*self._of_hidden_levels, *super().weak_intervals]
         names = ", ".join(self.weakness.index)
         return [(Weak, DECIDED_BY_PRIOR.format(names))] if names else []
 
     @property
     def weak_joint_inference(self) -> list[tuple[type[Warning], str]]:
         """Warning of weak identification in some direction, or of the prior of a posterior."""
-        return [(Weak, OF_A_PRIOR)] if self.cov_type == "posterior" else super().weak_joint_inference
+        if self.cov_type == "posterior":
+            return [(Weak, OF_A_PRIOR)]
+        return [*self._of_hidden_levels, *super().weak_joint_inference]
+
+    @property
+    def _of_hidden_levels(self) -> list[tuple[type[Warning], str]]:
+        """Warning of rare levels whose coefficients the noise hides."""
+        errors = self.settings.get("hidden_levels", {})
+        return [(Weak, hidden_level_warning(errors, self.coefficient_scale))] if errors else []
 
     def sampled(self, n: int, rng: np.random.Generator) -> tuple[str, Floats]:
         """Return the name of the sampling distribution and n draws from it, shape (n, p)."""
@@ -280,17 +297,28 @@ class GLMInference(Inference):
         return "draws of the coefficients given the final release", rng.choice(self.posterior, n)
 
     def interval(self, alpha: float) -> Floats:
-        """Return the ends of the intervals, shape (p, 2)."""
+        """Return the ends of the intervals, shape (p, 2); infinite where the last step was too long."""
         if self.posterior is None:
             return super().interval(alpha)
         level = check_fraction(alpha, "alpha") / 2.0
         in_order = np.sort(self.posterior.T, axis=1)  # numpy selects from draws in order twice as fast
         ends = np.quantile(in_order, [level, 1.0 - level], axis=1, overwrite_input=True).T
-        if self.estimate.bias is None:
-            return ends
-        unbiased = replace(self.precision, bias=None)
-        extension = self.precision.half_length(alpha) - unbiased.half_length(alpha)
-        return ends + np.column_stack([-extension, extension])
+        if self.estimate.bias is not None:
+            unbiased = replace(self.precision, bias=None)
+            extension = self.precision.half_length(alpha) - unbiased.half_length(alpha)
+            ends = ends + np.column_stack([-extension, extension])
+        ends[self._unbounded] = -np.inf, np.inf
+        return ends
+
+    @cached_property
+    def pvalues(self) -> pd.Series[float]:
+        """Two-sided p-values of zero coefficients; nan where an interval is unbounded."""
+        return super().pvalues.mask(self._unbounded)
+
+    @property
+    def _unbounded(self) -> Flags:
+        """Coefficients of rare levels without which the fit converged."""
+        return np.isin(self.names, self.settings.get("unbounded", []))
 
     @property
     def other_warnings(self) -> list[tuple[type[Warning], str]]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,14 @@ from privinf.federation.curator import Curator, TableByPasses
 from privinf.federation.local import LocalSites
 from privinf.fitting.covariances import CURVED_HC1, requested_covariance
 from privinf.fitting.solve import with_covariance
-from privinf.glm.advice import curved_notes, heavy_tail, long_steps, misfits, nonconvergence_reason
+from privinf.glm.advice import (
+    curved_notes,
+    heavy_tail,
+    hidden_level_notes,
+    long_steps,
+    misfits,
+    nonconvergence_reason,
+)
 from privinf.glm.clipping import LABEL, OutsideCount, ends_of
 from privinf.glm.convergence import Trajectory
 from privinf.glm.curved import GLMNewtonPath, OneStepRelease, fit_curved
@@ -54,6 +62,7 @@ from privinf.glm.posterior_draws import (
     secant_bias,
 )
 from privinf.glm.queries import LeastSquaresOptions, LeastSquaresQueries
+from privinf.glm.rare_levels import converged_without, hidden_levels
 from privinf.glm.results import (
     SINGULAR,
     FitDescription,
@@ -543,11 +552,11 @@ def curved_results(
     if outcome.alpha is not None:
         alpha = outcome.alpha.at_error(_predictor_error(outcome, total))
         description = _with_alpha(description, alpha, extra_settings)
-    reason = (
-        ""
-        if posterior.converged or posterior.weak
-        else nonconvergence_reason(rows, outcome, posterior, clipped=description.clipped)
-    )
+    indicators = np.array([column.indicator for column in design.columns])
+    hidden = hidden_levels(outcome, posterior, design.constant, indicators)
+    reason = ""
+    if not (posterior.weak or converged_without(outcome, posterior, hidden > 0.0)):
+        reason = nonconvergence_reason(rows, outcome, posterior, clipped=description.clipped)
     reason = reason or singular(total)
     notes = curved_notes(rows, outcome, posterior, has_intervals=not reason)
     context = description.context(rows, *notes)
@@ -563,6 +572,11 @@ def curved_results(
         )
         return named_results(bare, **context)
     context["settings"] |= {"curved": recorded(outcome), "to_user": back.tolist()}
+    if hidden.any():
+        errors = dict(zip(compress(names, hidden), hidden[hidden > 0.0].tolist(), strict=True))
+        context["settings"]["hidden_levels"] = errors
+        context["settings"] |= {} if posterior.converged else {"unbounded": list(errors)}
+        context["notes"] = (*hidden_level_notes(errors, posterior.converged), *context["notes"])
     system = curved_system(context["settings"], design, rows.total, cov_type)
     noise = noise_of_draws(posterior, total)
     estimate = _drawn_estimate(rows, outcome, posterior, total, noise, cov_type)
@@ -572,13 +586,12 @@ def curved_results(
         estimate = replace(estimate, bias=outcome.hidden.bias(outcome.influence(back)))
         if outcome.hidden.ratio > HEAVY:
             context["notes"] = (*context["notes"], heavy_tail(outcome.hidden.ratio))
-    indicators = np.array([column.indicator for column in design.columns])
     by_step = None
     if not posterior.weak:
         by_step = secant_bias(outcome, design.constant, indicators, back, estimate.bse)
     if by_step is not None:
         context["settings"]["secant_bias"] = by_step.tolist()
-        text, notes = long_steps(names, by_step, estimate.bse)
+        text, notes = long_steps(names, np.where(hidden > 0.0, 0.0, by_step), estimate.bse)
         if text:
             context["settings"]["misfits"] = [*context["settings"].get("misfits", ()), text]
             context["notes"] = (*context["notes"], *notes)

@@ -147,9 +147,10 @@ class FittedResult(Cautious):
 
         A strength is the slope of the coefficient's score in standard deviations of the noise of this slope.
         The posterior of a logistic or Poisson fit has the bias by its prior instead, in posterior standard
-        deviations, which 90% of its draws do not exceed. It is nan, and all coefficients are listed, where
-        only a joint check exists, or where the fit has no standard errors, for example because it did not
-        converge.
+        deviations, which 90% of its draws do not exceed. Other logistic and count fits have the standard
+        errors of rare levels that the noise hides, which are above 1. It is nan, and all coefficients are
+        listed, where only a joint check exists, or where the fit has no standard errors, for example because
+        it did not converge.
 
         The constant is listed, whatever its strength, if it contains the slope of a listed column.
         """
