@@ -287,11 +287,12 @@ FINDINGS = """
 - **Coverage** of the other coefficients in these fits agrees with 0.95. The step of the level may bias them by a part of a standard error in
   a logistic fit (`privinf.glm.rare_levels`). This part is not seen here, with levels whose people are older, smoke more, and are ill three
   times as often.
-- **The level itself.** A flagged coefficient has a wide interval that covers. With a strong effect in counts it can miss: in 40 fits of counts
-  with dispersion and the coefficient 1.5 in 2% of 8,000 rows, the intervals by draws of 14 fits would have covered 9 times. Therefore the
+- **The level itself.** A flagged coefficient has a wide interval that covers. With a strong effect in counts it can miss: in a trial of 40 fits
+  of counts with dispersion and the coefficient 1.5 in 2% of 8,000 rows, the intervals by draws of 14 fits would have covered 9 times. Therefore the
   interval is unbounded if the fit converged only without the level.
 - **Known defect, older than this rule.** If the standard error of a rare level is below 1, its coefficient has no flag. Of `NegativeBinomial`,
-  the intervals of such levels cover far too seldom, and those of `Poisson` somewhat too seldom. The cause was not studied. Merge such levels.
+  the intervals of such levels cover far too seldom, and those of `Poisson` somewhat too seldom. Most estimates are too low, as if clipping
+  removed large counts of the few records of the level. Merge such levels.
 """
 
 
