@@ -248,8 +248,8 @@ class TrustedServer:
     def reserving(self, losses: Sequence[Loss]) -> Iterator[None]:
         """Reserve the cost of a fit at every site, and give back the unused part when the fit ends.
 
-        The unused part of the reservation is also given back if the fit ends with an error. If the process is
-        killed, the reservation expires after seven days.
+        The unused part of the reservation is also given back if the fit ends with an error or is interrupted.
+        If the process is killed, the reservation expires after seven days.
 
         Parameters
         ----------
@@ -267,8 +267,8 @@ class TrustedServer:
             Raised if a site refuses the reservation or does not answer. After this error nothing is reserved
             or charged at any site.
         """
-        self.reserve(losses, str(uuid4()), 1)
         try:
+            self.reserve(losses, str(uuid4()), 1)
             yield
         finally:
             self.give_back(2)

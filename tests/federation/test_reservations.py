@@ -34,6 +34,7 @@ from privinf.federation.site_ledger import read_site_ledger
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.ops import SiteOp
 from privinf.storage.containers import read_container
+from privinf.wire import Requests
 
 THREE = NAMES[:3]
 BOB, EVE = (IdentityKey(bytes([seed]) * 32) for seed in (7, 6))
@@ -466,6 +467,24 @@ def test_a_fit_that_fails_gives_back():
     for site in sites.values():
         assert len(site.ledger) > 0
         assert site.journal.reservations == ()
+
+
+class Interrupted(InProcessFederation):
+    """A federation whose asker stops the program while the sites answer a reservation."""
+
+    def ask(self, query, sites=None):
+        replies = super().ask(query, sites)
+        if query.op == Requests.RESERVE:
+            raise KeyboardInterrupt
+        return replies
+
+
+@pytest.mark.parametrize("model", [moments, ols])
+def test_a_fit_that_is_interrupted_while_it_reserves_gives_back(model):
+    sites = sites_of(THREE, ledgers={name: Ledger(MU) for name in THREE})
+    with pytest.raises(KeyboardInterrupt):
+        model(Interrupted(sites), "server").fit(**LEVEL)
+    assert all(len(site.ledger) == 0 and site.journal.reservations == () for site in sites.values())
 
 
 class Killed(InProcessFederation):
