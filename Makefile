@@ -140,6 +140,7 @@ verify-curator: $(VENV)/.installed  ## one table, one curator: fits, formulas, b
 	$(BIN)/python benchmarks/hazard_tables.py 60
 	$(BIN)/python benchmarks/hazard_layers.py 60
 	$(BIN)/python benchmarks/hazard_targets.py
+	$(BIN)/python benchmarks/hazard_target_tests.py
 	$(BIN)/python benchmarks/hazard_scores.py
 	$(BIN)/python benchmarks/margins.py --fits 100
 	$(BIN)/python benchmarks/negative_binomial.py --fits 500

@@ -487,7 +487,8 @@ A fit warns where more than {later:.0%} of the events come after the stop. It wa
 {column:g} standard deviations from the mean, if records at this distance may move the coefficients by more than {out:g} standard
 errors. And it warns where more than {steep:.0%} of the events come in the first eighth of the follow-up. The rule of this page: a
 fit counts as warned if it gives one of these three warnings, which are all that say that the target may not be Cox's
-regression. Warnings of weak fits, of long last steps and of the codes of a status do not count.
+regression, but for that of the [test of the target](hazard_target_tests.md). Warnings of weak fits, of long last steps and of
+the codes of a status do not count.
 
 Settings in which every slope covers within its 99% binomial limits are called harmless here. In the others hazards are not
 proportional, an effect is not linear, or the grid is coarse. The table has the mean share of fits that warn over these
@@ -501,7 +502,8 @@ SILENT = """
 ### Settings that miss without a warning
 
 These settings are not harmless, and fewer than half of their fits warn. Slopes are the coverage and the mean error of each
-slope, in standard errors of the fit. [Why they miss](hazard_targets.md), and why no diagnostic tells, is on another page.
+slope, in standard errors of the fit. [Why they miss](hazard_targets.md), and the
+[test](hazard_target_tests.md) that finds two of these settings in most fits, are on other pages.
 
 | table | rows | epsilon | warned | slopes: coverage (error) |
 |---|---|---|---|---|

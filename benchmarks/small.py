@@ -57,6 +57,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "hazard_tables": ("1 --only mixed", ""),
     "hazard_layers": ("1", ""),
     "hazard_targets": ("1", ""),
+    "hazard_target_tests": ("1", "LAW_FITS, MORE_FITS = 1, 1"),
     "hazard_scores": ("2", ""),
     "hazard_plans": ("2", "BIG = 4_000"),
     "margins": ("--fits 2", ""),

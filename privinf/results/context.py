@@ -28,6 +28,7 @@ from privinf.results.notes import (
     earlier_complete_texts,
     imputes,
     must_read,
+    negative_times_texts,
     ranked,
     sentence,
     with_imputation,
@@ -190,7 +191,10 @@ class Context:
         """Return the effects of bounds on the target of the coefficients, as texts of warnings."""
         outcome = self.response if self.settings.get("family") == "binomial" else ""
         codes = self._zero_to_one | {outcome} if outcome else self._zero_to_one
-        return (*clipped_texts(self.settings, codes, outcome), *self.shifts(estimate))
+        negative = self.settings.get("negative_times")
+        texts = clipped_texts(self.settings, codes, outcome)
+        times = negative_times_texts(None if negative is None else tuple(negative), estimate.nobs)
+        return (*texts, *times, *self.shifts(estimate))
 
     @property
     def _zero_to_one(self) -> frozenset[str]:

@@ -101,6 +101,12 @@ ALL_EVENTS = (
     "hardly any record is censored. If the status has other codes than 0 and 1, such as 1 and 2, values "
     "above 1 counted as events: declare the two values of the status as levels, the event second"
 )
+NEGATIVE_TIMES = (
+    "about {:.2g}% of the times are negative. They count as times of 0. If negative numbers are codes of "
+    "missing times, such as -9, declare the codes by missing_codes= of the column"
+)
+CLEAR_NEGATIVE = 3.0  # sds of its noise that the number of negative times exceeds if it is stated
+SOME_NEGATIVE = 0.001  # share of the records that it exceeds then
 MOST_EVENTS = 0.99  # share of events above which a note asks for the codes of the status
 
 MAIN_NOTES = 4  # a summary prints no more notes than this
@@ -233,6 +239,23 @@ def all_events_notes(events: float, n: int) -> tuple[Note, ...]:
 def hardly_censored(events: float, n: int) -> bool:
     """Return whether nearly all records have an event, as if the codes of the status were clipped to 1."""
     return events > MOST_EVENTS * n
+
+
+def negative_times_texts(negative: tuple[float, float] | None, n: int) -> tuple[str, ...]:
+    """Return the text on negative times of n records, if their number stands out of its noise.
+
+    Parameters
+    ----------
+    negative : (float, float) or None
+        Number of negative times, and the sd of its noise; None if it was not released.
+    n : int
+    """
+    if negative is None:
+        return ()
+    count, sd = negative
+    if count <= max(CLEAR_NEGATIVE * sd, SOME_NEGATIVE * n):
+        return ()
+    return (NEGATIVE_TIMES.format(100.0 * min(count / n, 1.0)),)
 
 
 def complete_sample_notes(complete: CompleteRows | None) -> tuple[Note, ...]:

@@ -11,7 +11,7 @@ from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries
 from privinf.errors import ArgumentError, LargeDeltaWarning, PrivinfError, StorageError
 from privinf.results.export import caution_kind
-from privinf.results.notes import CHANGED_TARGET, Note, sentence
+from privinf.results.notes import CHANGED_TARGET, Note, negative_times_texts, sentence
 from privinf.results.paper_table import ERRORS, PaperTable, PortablePaperTable, privacy_note
 from privinf.results.rendering import PrivateSummary, SummaryColumn
 from privinf.results.summary import large_delta, number
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from privinf.survival.release import SurvivalRelease
 
 PaperRow = tuple[str, float, float, float, float]  # name, estimate, standard error, ends of the interval
-NEGATIVE_TIMES = (
-    "about {:.2g}% of the times are negative. They count as times of 0. If negative numbers are codes of "
-    "missing times, such as -9, declare the codes by missing_codes= of the column"
-)
-CLEAR_NEGATIVE = 3.0  # sds of its noise that the number of negative times exceeds if it is stated
-SOME_NEGATIVE = 0.001  # share of the records that it exceeds then
 OTHER_RESULT = "the file {} contains {}, not {}: load it with the class {}"
 
 
@@ -236,16 +230,7 @@ def shown_number(value: float) -> str:
     return "" if value != value else number(value)
 
 
-def negative_times_texts(release: SurvivalRelease) -> tuple[str, ...]:
-    """Return the text on negative times, if their released number stands out of its noise."""
-    if release.negative_times is None:
-        return ()
-    count, sd = release.negative_times
-    if count <= max(CLEAR_NEGATIVE * sd, SOME_NEGATIVE * release.nobs):
-        return ()
-    return (NEGATIVE_TIMES.format(100.0 * min(count / release.nobs, 1.0)),)
-
-
 def negative_times_notes(release: SurvivalRelease) -> tuple[Note, ...]:
-    """Return the same as a note."""
-    return tuple(Note(sentence(text), "must-read", CHANGED_TARGET) for text in negative_times_texts(release))
+    """Return the note on negative times, if their released number stands out of its noise."""
+    texts = negative_times_texts(release.negative_times, release.nobs)
+    return tuple(Note(sentence(text), "must-read", CHANGED_TARGET) for text in texts)

@@ -11,9 +11,8 @@ from privinf.accounting.ledger import check_ledger
 from privinf.error_boundary import error_boundaries, error_boundary, refuses, warn
 from privinf.errors import ArgumentError, ChangedTargetWarning, NotAvailableError
 from privinf.fitting.model import HidesRows
-from privinf.results.notes import ALL_EVENTS, hardly_censored
+from privinf.results.notes import ALL_EVENTS, hardly_censored, negative_times_texts
 from privinf.schema import Schema
-from privinf.survival.base import negative_times_texts
 from privinf.survival.comparison import ONE_GROUP, LogRankResult, compared
 from privinf.survival.curves import CurveKind, SurvivalResult
 from privinf.survival.release import SurvivalRelease, release_cells
@@ -241,7 +240,7 @@ def warned(release: SurvivalRelease, rows: SurvivalRows) -> tuple[tuple[type[War
     texts = []
     if rows.clips_status and hardly_censored(float(release.cells.D.sum()), nobs):
         texts.append(ALL_EVENTS)
-    texts += negative_times_texts(release)
+    texts += negative_times_texts(release.negative_times, release.nobs)
     for text in texts:
         warn(text, ChangedTargetWarning)
     return tuple((ChangedTargetWarning, text) for text in texts)

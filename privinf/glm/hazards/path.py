@@ -41,6 +41,7 @@ from privinf.glm.curved import (
 from privinf.glm.curved_sums import ROUND_STEP, VISIBLE_SDS, ExpansionPoint, Noisy
 from privinf.glm.hazards.baseline import Baseline, events_of
 from privinf.glm.hazards.sums import HazardPoint, HazardQueries
+from privinf.glm.hazards.target_test import RoundRelease
 from privinf.glm.sums import SINGULAR_SUMS
 from privinf.typing import Floats
 from privinf.wire import Labels
@@ -91,6 +92,8 @@ class HazardFit:
         Share of events after the stop, by the cells.
     gram : Noisy
         Of (1, x).
+    early : RoundRelease or None
+        Score and Hessian of the round; None without noise.
     """
 
     step: OneStepRelease | None
@@ -99,6 +102,7 @@ class HazardFit:
     stop: float
     later: float
     gram: Noisy
+    early: RoundRelease | None = None
 
 
 def number_of_blocks(n: int, mu: float) -> int:
@@ -138,9 +142,9 @@ def fit_hazards(sums: HazardQueries, *, most_noise: float = MOST_NOISE) -> Hazar
     walking = False
     for number in range(1, (NEWTON_ROUNDS if exact else 1) + 1):
         at = replace(at, stop=at.baseline.stop(sums.price(ROUND_STEP / 2.0), P, MOST_NOISE_MODEL))
-        at, moved, hessian = one_round(sums, at, number)
+        at, moved, early = one_round(sums, at, number)
         walking = moved > (NEWTON_TOLERANCE if exact else SHORT_MOVE)
-        if not exact and np.linalg.eigvalsh(hessian.mean)[-1] <= hessian.floor:
+        if not exact and np.linalg.eigvalsh(early.hessian.mean)[-1] <= early.hessian.floor:
             return HazardFit(step=None, path=path, baseline=base, stop=at.stop, later=0.0, gram=gram)
         at = based(at) if not exact or number <= REBASED else at
         path.append(at.slopes)
@@ -160,6 +164,7 @@ def fit_hazards(sums: HazardQueries, *, most_noise: float = MOST_NOISE) -> Hazar
         stop=at.stop,
         later=max(later, 0.0),
         gram=gram,
+        early=None if exact else early,
     )
 
 
@@ -183,8 +188,8 @@ def start(sums: HazardQueries, base: Baseline, gram: Noisy) -> HazardPoint:
     return replace(at, theta=transform.T @ step)
 
 
-def one_round(sums: HazardQueries, at: HazardPoint, number: int) -> tuple[HazardPoint, float, Noisy]:
-    """Return where a Newton step leads, with W from its Hessian, how far it moved, and the Hessian."""
+def one_round(sums: HazardQueries, at: HazardPoint, number: int) -> tuple[HazardPoint, float, RoundRelease]:
+    """Return where a Newton step leads, with W from its Hessian, how far it moved, and its release."""
     share = ROUND_STEP / 2.0
     bounds = choose_bounds(sums, at, ROUND_COUNTS, share, share)
     score = sums.score(
@@ -203,7 +208,7 @@ def one_round(sums: HazardQueries, at: HazardPoint, number: int) -> tuple[Hazard
     return (
         replace(at, theta=theta, transform=move.whitening @ at.transform, curvature=move.level),
         move.moved,
-        hessian,
+        RoundRelease(theta=at.theta, transform=at.transform, score=score, hessian=hessian, stop=at.stop),
     )
 
 

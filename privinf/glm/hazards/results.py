@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from privinf.error_boundary import error_boundaries
-from privinf.errors import ArgumentError
+from privinf.errors import ArgumentError, NotAvailableError
 from privinf.errors import WeakIdentificationWarning as Weak
 from privinf.glm.advice import (
     DRAWN_NOTE,
@@ -25,6 +25,7 @@ from privinf.glm.curved import OneStepRelease
 from privinf.glm.hazards.baseline import STEEP
 from privinf.glm.hazards.path import HazardFit
 from privinf.glm.hazards.score_equation import hazard_system
+from privinf.glm.hazards.target_test import RoundRelease, TargetTestResult, target_test
 from privinf.glm.posterior_draws import (
     DRAWN_EQUATION,
     LARGEST_PRIOR_INFLUENCE,
@@ -89,6 +90,18 @@ CUT_FOLLOW_UP = (
     "hazards are not proportional or effects not linear, coefficients differ from those of complete "
     "follow-up; a larger budget, more records or an earlier horizon= makes this share smaller"
 )
+# Level of the test of the target below which a warning comes (benchmarks/results/hazard_targets.md).
+MOVED_LEVEL = 0.05
+MOVED_TARGET = (
+    "the coefficients depend on how long records are followed, or on the weights of records far out "
+    "(target_test() has the p-value {:.1g}), so hazards may not be proportional or effects not linear, and "
+    "all coefficients can differ from those of Cox's regression"
+)
+NO_TARGET_TEST = "the test of the target is not available: {}"
+EXACT_FIT = "a fit without noise follows all records to the end, with weight 1"
+WEAK_FIT = "the fit is weak, so its coefficients come from a posterior"
+NO_COVARIANCE = "the fit has no standard errors"
+OLDER_FILE = "the file was written by an earlier version of privinf"
 FAR_RECORDS = (
     "records far out in {} have less weight; if the model does not hold there, all coefficients differ from "
     "those of Cox's regression; use logarithms, tighter bounds or a larger budget"
@@ -149,7 +162,7 @@ class HazardInference(GLMInference):
 class PHRegResults(Results):
     """Results of `PHReg`: coefficients are logarithms of hazard ratios.
 
-    Adds to `Results`: `hazard_ratios`, `follow_up` and `events_after_stop`.
+    Adds to `Results`: `hazard_ratios`, `follow_up`, `events_after_stop` and `target_test`.
 
     Notes
     -----
@@ -184,6 +197,8 @@ class PHRegResults(Results):
             raise ArgumentError("settings of a PHReg result must hold its stop and its events")
         check_number(self.follow_up, "stop", low=0.0, infinite=True)
         check_number(self.events_after_stop, "later", low=0.0, high=1.0)
+        if settings.get("early") is not None:
+            RoundRelease.from_dict(settings["early"])
 
     @classmethod
     def _stored_context(cls, estimate: Estimate, context: Context) -> Context:
@@ -195,7 +210,10 @@ class PHRegResults(Results):
 
     def _refused_methods(self) -> frozenset[str]:
         refused = super()._refused_methods()
-        return refused | {"hazard_ratios"} if self._estimate.cov is None else refused
+        if self._estimate.cov is None:
+            return refused | {"hazard_ratios", "target_test"}
+        has_no_test = self._estimate.noise_cov is None or not self._hazards.get("early")
+        return refused | {"target_test"} if has_no_test else refused
 
     def hazard_ratios(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return hazard ratios with intervals: exp of the coefficients.
@@ -223,19 +241,93 @@ class PHRegResults(Results):
         """Share of events that come after the stop, estimated."""
         return float(self._hazards["later"])
 
+    def target_test(self) -> TargetTestResult:
+        r"""Test whether the coefficients depend on how long records are followed, and on their weights.
+
+        Returns
+        -------
+        TargetTestResult
+            ``.statistic``, ``.pvalue``, ``.df``, ``.noncentrality`` and ``.stops``, the two ends of the
+            follow-up.
+
+        Raises
+        ------
+        NotAvailableError
+            Raised if the fit is weak, has no standard errors or no noise, or if noise hides a direction of
+            the earlier Hessian.
+
+        Notes
+        -----
+        A specification test (Hausman 1978). A fit solves its score equation twice. In its first round it
+        follows records to an earlier end, and gives smaller weights to records far out. If hazards are
+        proportional and effects linear, both equations have the same solution. The statistic compares the
+        coefficients of the fit with the equation of the round; the covariance includes the noise of both
+        releases. If the test rejects, the coefficients of the fit can differ from those of Cox's regression.
+        If it does not reject, they can differ too: the test has no power against errors that move both
+        equations alike. ``privinf.glm.hazards.target_test`` has the derivation.
+
+        The p-value allows for the curvature of the scores between the round and the fit. If the round ended
+        far from the fit, `noncentrality` is large and the test has little power.
+
+        **Privacy.** Costs nothing: the test uses only released numbers.
+
+        References
+        ----------
+        Hausman (1978), "Specification tests in econometrics".
+        """
+        early = self._hazards.get("early", OLDER_FILE)
+        cov, noise = self._estimate.cov, self._estimate.noise_cov
+        reason = WEAK_FIT if noise is None else EXACT_FIT if early is None else ""
+        reason = NO_COVARIANCE if cov is None else OLDER_FILE if early is OLDER_FILE else reason
+        if reason:
+            raise NotAvailableError(NO_TARGET_TEST.format(reason))
+        assert cov is not None
+        assert noise is not None
+        d = len(self._estimate.params)
+        scale = np.linalg.inv(np.array(self._context.settings["to_user"])[:, -d:])
+        return target_test(
+            RoundRelease.from_dict(early),
+            scale @ self._estimate.params,
+            scale @ cov @ scale.T,
+            scale @ noise @ scale.T,
+            self._estimate.nobs,
+            self.follow_up,
+        )
+
     def _summary_columns(self) -> tuple[SummaryColumn, ...]:
         """Return hazard ratios."""
         cells = [f"{math.exp(min(value, 700.0)):.3f}" for value in self.params]
         return (SummaryColumn(name="HR", cells=cells, place=1, note=Note(RATIO_NOTE, "table")),)
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CellFacts:
+    """What the cells of a fit are, and what they contain.
+
+    Attributes
+    ----------
+    edges : ndarray, shape (K,)
+        Ends of the intervals.
+    events : float
+        Number of events.
+    negative : (float, float) or None
+        Number of negative times, and the sd of its noise.
+    """
+
+    edges: Floats
+    events: float
+    negative: tuple[float, float] | None
+
+
 def hazard_results(
-    rows: GlmRows, fit: HazardFit, description: FitDescription, edges: Floats, events: float, status: str
+    rows: GlmRows, fit: HazardFit, description: FitDescription, cells: CellFacts, status: str
 ) -> PHRegResults:
     """Return the results of a fit, in the user's units; intervals are quantiles of draws.
 
     `rows` has only the columns with coefficients; `status` is the name of the status.
     """
+    edges = cells.edges
+    events = cells.events
     q = fit.baseline.blocks
     back = np.hstack([np.zeros((rows.p, q)), rows.to_user])
     notes = (*_target_notes(rows, fit), *all_events_notes(events, rows.total))
@@ -248,8 +340,11 @@ def hazard_results(
             "events": events,
             "status": status,
             "edges": edges.tolist(),
+            "early": None if fit.early is None else fit.early.to_dict(),
         },
     }
+    if cells.negative is not None:
+        context["settings"] |= {"negative_times": list(cells.negative)}
     cut = fit.later > NEGLIGIBLE
     target = TARGET.format(f"{edges[-1]:g}", len(edges))
     context["target"] = CUT_TARGET.format(fit.stop, fit.later) if cut else target
@@ -285,7 +380,9 @@ def hazard_results(
         terms=terms,
     ).transformed(back, names=rows.design.names)
     context["settings"] |= {"curved": recorded(step), "to_user": back.tolist()}
-    texts = changed_targets(rows.design.names, fit, *rows.limits) + long_steps(posterior)
+    moved = [] if noise is None else moved_targets(fit, posterior.params, total, noise, rows.total)
+    context["notes"] = (*(note for text in moved for note in must_read(sentence(text))), *context["notes"])
+    texts = moved + changed_targets(rows.design.names, fit, *rows.limits) + long_steps(posterior)
     if texts:
         context["settings"] |= {"misfits": texts}
     sampling = None if noise is None else back @ (total - noise) @ back.T
@@ -357,6 +454,27 @@ def changed_targets(names: Sequence[str], fit: HazardFit, low: Floats, high: Flo
             columns = tuple(name for name, is_far in zip(names, far, strict=True) if is_far)
             warnings.append(FAR_RECORDS.format(listed(columns)))
     return warnings
+
+
+def moved_targets(fit: HazardFit, params: Floats, covariance: Floats, noise: Floats, n: int) -> list[str]:
+    """Return the warning of coefficients that depend on follow-up and weights, by `target_test`.
+
+    Parameters
+    ----------
+    fit : HazardFit
+    params : ndarray, shape (P,)
+        In z.
+    covariance, noise : ndarray, shape (P, P)
+    n : int
+        Number of records.
+    """
+    q = fit.baseline.blocks
+    assert fit.early is not None
+    try:
+        test = target_test(fit.early, params[q:], covariance[q:, q:], noise[q:, q:], n, fit.stop)
+    except NotAvailableError:
+        return []
+    return [MOVED_TARGET.format(test.pvalue)] if test.pvalue < MOVED_LEVEL else []
 
 
 def long_steps(posterior: PosteriorDraws) -> list[str]:

@@ -16,7 +16,7 @@ from privinf.glm.convergence import Trajectory
 from privinf.glm.curved_sums import LEAST_SIZE, enough
 from privinf.glm.hazards.baseline import events_of
 from privinf.glm.hazards.path import HazardFit, fit_hazards, number_of_blocks
-from privinf.glm.hazards.results import PHRegResults, hazard_results
+from privinf.glm.hazards.results import CellFacts, PHRegResults, hazard_results
 from privinf.glm.hazards.rows import HazardRows, fit_text
 from privinf.glm.hazards.sums import HazardSums
 from privinf.glm.plan import FitRequest, plan_fit
@@ -60,7 +60,8 @@ def run_hazards(
         description = fit.describe(METHOD, path, counts, ends)
         description = replace(description, options=_options(hazards, outcome, description))
         events = events_of(outcome.baseline.cells)[0]
-        return hazard_results(rows, outcome, description, hazards.edges, events, hazards.status)
+        measured = CellFacts(edges=hazards.edges, events=events, negative=queries.negative)
+        return hazard_results(rows, outcome, description, measured, hazards.status)
 
 
 def _check_size(hazards: HazardRows, request: FitRequest, spending: Mapping[str, Any]) -> None:

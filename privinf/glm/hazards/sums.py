@@ -17,7 +17,7 @@ from privinf.glm.hazards.baseline import Baseline
 from privinf.glm.sums import GlmServer, Traffic
 from privinf.inference.survival import CellEstimate, CellNoise
 from privinf.mechanisms.statistics.summands import counts_above
-from privinf.mechanisms.statistics.survival import suffix_root
+from privinf.mechanisms.statistics.survival import NEGATIVE_WEIGHT, suffix_root
 from privinf.typing import Floats, Integers, PlainValue
 from privinf.wire import Labels, Statistics
 
@@ -121,6 +121,8 @@ class HazardSums:
         Whether records with missing values are dropped.
     complete : CompleteRows or None
         Estimate from the cells where they are.
+    negative : (float, float) or None
+        Number of negative times by the cells, and the sd of its noise; None before they are released.
     """
 
     server: GlmServer
@@ -137,6 +139,7 @@ class HazardSums:
     spent: float = 0.0
     dropping: bool = False
     complete: CompleteRows | None = None
+    negative: tuple[float, float] | None = None
 
     def price(self, share: float) -> float:
         """Return mu of a share of mu^2."""
@@ -171,7 +174,7 @@ class HazardSums:
 
     def cells(self, share: float) -> CellEstimate:
         """Return the cells of one group."""
-        args: dict[str, Any] = {"edges": self.edges, "status": self.status}
+        args: dict[str, Any] = {"edges": self.edges, "status": self.status, "negative": True}
         if self.dropping:
             args["counted"] = True
         release = self._release(Statistics.SURVIVAL_CELLS, args, Labels.CELLS_OF_EVENTS, share)
@@ -182,6 +185,7 @@ class HazardSums:
             counted=float(self.dropping),
         )
         cells = CellEstimate.from_release(release.values, noise, self.n)
+        self.negative = float(release.values[-1]) / NEGATIVE_WEIGHT, noise.scale / NEGATIVE_WEIGHT
         if self.dropping:
             sd = noise.scale * math.sqrt(1.0 - 1.0 / noise.total_size)
             self.complete = CompleteRows.from_sum(float(cells.total), sd, self.n, len(self.columns))
