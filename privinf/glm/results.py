@@ -313,7 +313,10 @@ class GLMInference(Inference):
     @cached_property
     def pvalues(self) -> pd.Series[float]:
         """Two-sided p-values of zero coefficients; nan where an interval is unbounded."""
-        return super().pvalues.mask(self._unbounded)
+        values = super().pvalues
+        if not self._unbounded.any():
+            return values
+        return self.labelled(np.where(self._unbounded, np.nan, values), "pvalues")
 
     @property
     def _unbounded(self) -> Flags:
