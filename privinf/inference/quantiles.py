@@ -305,6 +305,33 @@ def inverse(distribution: Distribution, at: Floats, low: float, high: float) -> 
     return np.asarray(edges[right - 1] + share * (edges[right] - edges[right - 1]))
 
 
+def quantile_estimate(distribution: Distribution, q: float, low: float, high: float) -> float:
+    """Return a quantile within public bounds, by linear interpolation within cells.
+
+    The first cell and the last one are exceptions, because many values can be equal to a bound. Where such a
+    cell has more rows than its neighbor would have at the same width, the difference is taken as an atom at
+    the bound, and the rest as spread evenly. So a column of which 88% are 0 has the quartiles 0, and a smooth
+    density is interpolated as elsewhere.
+    """
+    edges = np.concatenate([[low], distribution.edges, [high]])
+    counts = np.concatenate([[0.0], monotone(distribution), [float(distribution.n)]])
+    aim = q * distribution.n
+    widths = np.diff(edges)
+    rows = np.diff(counts)
+    if len(rows) > 1 and aim <= counts[1]:
+        rest = min(rows[1] * widths[0] / widths[1], rows[0])
+        return float(low + widths[0] * _share_of(aim - (rows[0] - rest), rest))
+    if len(rows) > 1 and aim >= counts[-2]:
+        rest = min(rows[-2] * widths[-1] / widths[-2], rows[-1])
+        return float(high - widths[-1] * _share_of(distribution.n - aim - (rows[-1] - rest), rest))
+    return float(inverse(distribution, np.array([aim]), low, high)[0])
+
+
+def _share_of(part: float, whole: float) -> float:
+    """Return a part of a whole as a share between 0 and 1; 0 of nothing."""
+    return min(max(part / whole, 0.0), 1.0) if whole > 0.0 else 0.0
+
+
 def window_edges(distribution: Distribution, q: float, z: float, low: float, high: float) -> Floats:
     """Return edges for a second release for a quantile: within z standard errors and 3 sds of noise of it.
 
@@ -337,6 +364,8 @@ def quantile_interval(
 
     The lower end is the edge before the first with F >= qn - z (nq(1-q) + s^2)^.5, the upper one the edge
     after the last with F <= qn + the same: edges between which the truth is not rejected, and all between.
+    If F is rejected at all edges, too small up to one and too large from the next one on, then the interval
+    is one cell. A cell contains its upper edge, so the interval contains an atom at either of its ends.
     Here s is the sd of the noise of F - qn; both have noise where n is the estimated number of complete rows.
     """
     edges = np.concatenate([[low], distribution.edges, [high]])
@@ -347,7 +376,7 @@ def quantile_interval(
     within = np.flatnonzero(distribution.counts <= aim + half)
     first = int(at_least[0]) if len(at_least) else len(distribution.edges)
     last = int(within[-1]) + 2 if len(within) else 1
-    middle = float(inverse(distribution, np.array([aim]), low, high)[0])
+    middle = quantile_estimate(distribution, q, low, high)
     return middle, min(float(edges[first]), middle), max(float(edges[last]), middle)
 
 

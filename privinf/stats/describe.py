@@ -26,8 +26,17 @@ from privinf.schema.declared import DAYS, as_dates, checked_names
 from privinf.stats.base import Cautions, SampleOptions, check_level, of_imputation, request_columns
 from privinf.stats.counts import CountsResult, level_counts
 from privinf.stats.means import described, deviation
-from privinf.stats.quantiles import NO_LAPLACE, OpenedColumn, spending, streamed, two_sided
+from privinf.stats.quantiles import (
+    FIRST_CELLS,
+    NO_LAPLACE,
+    OpenedColumn,
+    in_one_cell,
+    spending,
+    streamed,
+    two_sided,
+)
 from privinf.typing import Calibration, Missing, NoiseChoice, RngLike, SourceName, Table
+from privinf.validation import listed
 from privinf.wire import Labels
 
 if TYPE_CHECKING:
@@ -37,8 +46,9 @@ QUARTILES = (0.25, 0.5, 0.75)
 INTERVALS_ELSEWHERE = (
     "Intervals of means, standard deviations and quartiles are in .intervals and in .tidy()."
 )
-ROWS_WITH_INTERVALS = ("mean", "std", "25%", "50%", "75%")  # rows of the table that have intervals
-ROWS_OF_DATES = ("mean", "25%", "50%", "75%")  # rows that are dates where a column is one
+QUARTILE_ROWS = ("25%", "50%", "75%")
+ROWS_WITH_INTERVALS = ("mean", "std", *QUARTILE_ROWS)  # rows of the table that have intervals
+ROWS_OF_DATES = ("mean", *QUARTILE_ROWS)  # rows that are dates where a column is one
 PAPER_DIGITS = 2  # digits after the point at least, in tables for papers
 SUMS_SHARE = 0.4  # share of a column's mu^2 for its sums; the rest is for its distribution function
 LEVEL_COLUMNS = ("count", "share", "low", "high")  # of the table of factors
@@ -48,8 +58,12 @@ COMPLETE_COLUMN = (
 TABLE_FIRST = "is the first argument, the table: pass the names of its columns as columns="
 HIDDEN_DEVIATION = (
     "the privacy noise hides the standard deviation of {!r}, which is therefore nan in the table. It is at "
-    "most {:.4g} (upper end of its {:g}% interval). Use a larger budget, more rows or narrower bounds, or "
-    "report the quartiles instead"
+    "most {:.4g} (upper end of its {:g}% interval). Use a larger budget, more rows or narrower bounds{}"
+)
+OR_QUARTILES = ", or report the quartiles instead"
+ONE_CELL = (
+    "The release shows only in which of the 1,024 cells between the bounds these quartiles are; {}. "
+    "Use narrower bounds, or pi.stats.quantile, whose cells are finer near the quantile."
 )
 CLIPPED_COLUMNS = "All numbers describe values clipped to their public bounds."
 
@@ -90,6 +104,9 @@ class Description(PortableTable, PortablePaperTable):
     dates : tuple of str
         Names of the columns of dates. In `table` and `intervals` their numbers are days since 1970-01-01.
         When the result is printed, means and quartiles of these columns are shown as dates.
+    one_cell : dict
+        For columns with quartiles whose interval is one cell of the grid, the names of these quartiles, such
+        as "50%". The release does not show where in the cell such a quartile is, and a note states this.
 
     Notes
     -----
@@ -105,6 +122,7 @@ class Description(PortableTable, PortablePaperTable):
     complete: Mapping[str, CompleteRows] = field(default_factory=dict)
     confidence_level: float = 0.95
     dates: tuple[str, ...] = ()
+    one_cell: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     title: ClassVar[str] = "Description"
 
@@ -115,7 +133,12 @@ class Description(PortableTable, PortablePaperTable):
         hidden = tuple(
             (
                 WeakIdentificationWarning,
-                HIDDEN_DEVIATION.format(name, self.intervals.at[("std", "high"), name], level),
+                HIDDEN_DEVIATION.format(
+                    name,
+                    self.intervals.at[("std", "high"), name],
+                    level,
+                    "" if name in self.one_cell else OR_QUARTILES,
+                ),
             )
             for name in self.table.columns[np.isnan(self.table.loc["std"].to_numpy(dtype=np.float64))]
         )
@@ -200,6 +223,18 @@ class Description(PortableTable, PortablePaperTable):
         factors = html_frame(self.levels.reset_index(), "Factors", self._notes)
         return html_frame(self._shown(), self.title, []) + factors if self.table.size else factors
 
+    def _cells_of(self, name: str) -> str:
+        """Return the quartiles of a column that are known up to a cell, each cell with its ends."""
+        cells: dict[tuple[float, float], list[str]] = {}
+        for term in self.one_cell[name]:
+            low, high = (float(self.intervals.at[(term, end), name]) for end in ("low", "high"))
+            cells.setdefault((low, high), []).append(term)
+        written = _date if name in self.dates else "{:.4g}".format
+        parts = [
+            f"{listed(terms)} ({written(low)} to {written(high)})" for (low, high), terms in cells.items()
+        ]
+        return f"{name!r}: {', '.join(parts)}"
+
     @property
     def _notes(self) -> list[str]:
         cautions = [sentence(text) for _, text in self.cautions]
@@ -208,6 +243,7 @@ class Description(PortableTable, PortablePaperTable):
             for name, rows in self.complete.items()
         ]
         cautions += [COMPLETE_SAMPLE_TARGET] if self.complete else []
+        cautions += [ONE_CELL.format("; ".join(map(self._cells_of, self.one_cell)))] if self.one_cell else []
         first = [CLIPPED_COLUMNS, *([INTERVALS_ELSEWHERE] if self.table.size else [])]
         return [*first, *cautions, *([self.privacy.stamp] if self.privacy.stamp else [])]
 
@@ -348,6 +384,7 @@ def describe(
     ends: dict[str, list[float]] = {}
     counted: list[tuple[tuple[Any, Any], Any]] = []
     complete: dict[str, CompleteRows] = {}
+    one_cell: dict[str, tuple[str, ...]] = {}
     n: int | None = None
     with charged_for(f"describe: {', '.join(names)}"):
         for name in names:
@@ -371,6 +408,13 @@ def describe(
             quarters = ordered_intervals(
                 QUARTILES, [quantile_interval(first, q, z, column.low, column.high) for q in QUARTILES]
             ).tolist()
+            cell = (column.high - column.low) / FIRST_CELLS
+            if within := tuple(
+                term
+                for term, (_, *ends_of_it) in zip(QUARTILE_ROWS, quarters, strict=True)
+                if in_one_cell(*ends_of_it, cell)
+            ):
+                one_cell[name] = within
             if sums.complete is not None:
                 complete[name] = sums.complete
             sd, *ends_of_sd = deviation(sums, level)
@@ -387,7 +431,7 @@ def describe(
         labels = pd.MultiIndex.from_tuples(cells, names=["column", "level"])
         levels = pd.DataFrame(numbers, labels, LEVEL_COLUMNS)
     return Description(
-        table=pd.DataFrame(estimates, index=["count", "mean", "std", *ROWS_WITH_INTERVALS[2:]]),
+        table=pd.DataFrame(estimates, index=["count", "mean", "std", *QUARTILE_ROWS]),
         intervals=pd.DataFrame(ends, index=index),
         privacy=PrivacyReport.from_entries(entries, ledger, delta=budget.delta, nobs=n),
         missing=request.rows.missing,
@@ -395,6 +439,7 @@ def describe(
         complete=complete,
         confidence_level=level,
         dates=tuple(name for name in opened if schema[name].unit == DAYS),
+        one_cell=one_cell,
     )
 
 

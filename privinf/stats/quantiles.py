@@ -61,7 +61,7 @@ from privinf.typing import (
     SourceName,
     Table,
 )
-from privinf.validation import check_fraction
+from privinf.validation import check_fraction, listed
 from privinf.wire import Labels
 
 FIRST_CELLS = 1024  # of the first distribution function
@@ -73,6 +73,11 @@ NO_LAPLACE = "noise='laplace' is not available for quantiles: pass noise='gaussi
 CLIPPED_QUANTILES = (
     "Values are clipped to the public bounds [{:g}, {:g}]; quantiles are those of the clipped values."
 )
+ONE_CELL = (
+    "{} known only to be within one cell of the grid, because the interval is one cell ({:.4g} wide). If the "
+    "estimate is a bound, many values are at or close to this bound. Narrower bounds make the cells narrower."
+)
+MOST_NAMES = 3  # quantiles that this note names
 NEARLY_NOTHING = 0.01  # share of the values that may lie beyond a clip without a warning
 CORE_NOTE = (
     "All means and differences are of values clipped to [{:.6g}, {:.6g}], and the intervals are for these "
@@ -84,6 +89,11 @@ CORE_TARGET = (
     "different spreads or tails; for groups with equal distributions it keeps its level"
 )
 Clip = TypeVar("Clip", bound="MeanClip | CoreClip")
+
+
+def in_one_cell(low: float, high: float, cell: float) -> bool:
+    """Return whether an interval is one of equal cells, so that a release does not show where it is there."""
+    return high - low < 1.5 * cell
 
 
 def two_sided(level: float) -> float:
@@ -311,6 +321,7 @@ def _of_groups(
             rows.append(
                 EstimateRow(name=label, estimate=middle, bse=0.5 * (upper - lower) / z, low=lower, high=upper)
             )
+    within = [row.name for row in rows if in_one_cell(row.low, row.high, width)]
     return GroupQuantilesResult(
         title="Quantiles of Groups",
         release=release,
@@ -319,12 +330,28 @@ def _of_groups(
         ranked_notes=(
             *target_notes(options.target),
             *options.joint_notes(len(rows)),
+            *_one_cell_notes(within, len(rows), width),
             Note(CLIPPED_QUANTILES.format(low, high), "header"),
         ),
         quantiles=orders,
         target=options.target,
         simultaneous=options.simultaneous,
     )
+
+
+def _one_cell_notes(names: Sequence[str], rows: int, cell: float) -> tuple[Note, ...]:
+    """Return the note of quantiles whose intervals are one cell; none if there are no such quantiles."""
+    if not names:
+        return ()
+    if len(names) == rows > 1:
+        subject = "All quantiles are"
+    elif len(names) > MOST_NAMES:
+        subject = f"The quantiles of {len(names)} of {rows} rows are"
+    else:
+        subject = (
+            f"The quantile{'s' * (len(names) > 1)} of {listed(names)} {'are' if len(names) > 1 else 'is'}"
+        )
+    return (Note(ONE_CELL.format(subject, cell), "table"),)
 
 
 @error_boundary
@@ -441,7 +468,12 @@ def quantile(
     order are widened.
 
     If `by` is passed, the total budget is spent on one release: the distribution function of each group at
-    1,024 equal cells between the bounds. In this case an interval is never shorter than two cells.
+    1,024 equal cells between the bounds. In this case an interval is never shorter than one cell. If an
+    interval is one cell, the release does not show where in the cell the quantile is, and a note states this.
+
+    Within a cell, estimates are interpolated linearly. In the first and in the last cell, values can be equal
+    to the bound. If this cell has more values than its neighbor, the difference counts as values at the
+    bound. For a column of which most values are 0, the lower bound, the estimated median is therefore 0.
 
     **Privacy.** Neighboring tables differ in one record (replace-one), and the number of records is public.
     Reads every row. There are at least two releases with Gaussian noise. The first release determines the

@@ -16,7 +16,13 @@ from privinf.errors import (
     SchemaError,
     SensitivityError,
 )
-from privinf.inference.quantiles import mean_clip, ordered_intervals, quantile_interval, window_edges
+from privinf.inference.quantiles import (
+    mean_clip,
+    ordered_intervals,
+    quantile_estimate,
+    quantile_interval,
+    window_edges,
+)
 from privinf.mechanisms.distribution import NoisyCDF, cell_counts, noisy_prefixes
 from privinf.mechanisms.statistics.prefixes import prefix_sensitivity
 from privinf.noise import SimulationNoise
@@ -236,3 +242,77 @@ def test_intervals_of_several_quantiles_cover_each_of_them():
         ends = np.array([row[3:] for row in found.rows])
         held += (ends[:, 0] <= truth) & (truth <= ends[:, 1])
     assert (held >= 135).all()
+
+
+# ---- many values at a bound
+
+
+def costs(seed=0, n=15_000, zeros=0.88):
+    """Return costs of which most are 0, the number of claims, and two groups."""
+    rng = np.random.default_rng(seed)
+    cost = np.where(rng.random(n) < zeros, 0.0, np.minimum(rng.lognormal(7.0, 1.0, n), 50_000.0))
+    return pd.DataFrame({"cost": cost, "rating": 10.0 - cost / 5_000.0, "sex": rng.choice(["f", "m"], n)})
+
+
+COSTS = pi.Schema({"cost": (0, 50_000), "rating": (0, 10), "sex": ["f", "m"]})
+
+
+def test_quantiles_of_many_values_at_a_bound_are_this_bound():
+    """Before, they were quarter points of the first of 1,024 cells: 13.9, 27.7 and 41.6."""
+    rows = costs()
+    described = pi.stats.describe(rows, ["cost", "rating"], schema=COSTS, rng=0, **ASKED)
+    assert described.table.loc[["25%", "50%", "75%"], "cost"].tolist() == [0.0] * 3
+    assert described.table.loc[["25%", "50%", "75%"], "rating"].tolist() == [10.0] * 3
+    ends = described.intervals["cost"]
+    assert [ends[name, "low"] for name in ("25%", "50%", "75%")] == [0.0] * 3
+    assert [ends[name, "high"] for name in ("25%", "50%", "75%")] == [50_000 / 1_024] * 3
+    groups = pi.stats.quantile("cost", [0.25, 0.5], by="sex", data=rows, schema=COSTS, rng=0, **ASKED)
+    assert [row.estimate for row in groups.rows] == [0.0] * 4
+    single = pi.stats.median("cost", data=rows, schema=COSTS, rng=0, **ASKED)
+    assert single.estimate == 0.0
+    assert 0.0 < single.confidence_interval().high < 50_000 / 1_024
+
+
+def test_quartiles_in_one_cell_have_a_note_and_are_not_recommended():
+    described = pi.stats.describe(costs(), ["cost"], schema=COSTS, rng=0, **ASKED)
+    assert described.one_cell == {"cost": ("25%", "50%", "75%")}
+    text = repr(described)
+    assert "'cost': 25%, 50%, 75% (0 to 48.83)" in text
+    assert math.isnan(described.table.at["std", "cost"])
+    assert "report the quartiles instead" not in text
+    groups = pi.stats.median("cost", by="sex", data=costs(), schema=COSTS, rng=0, **ASKED)
+    assert any("interval is one cell (48.83 wide)" in note for note in groups.notes)
+    smooth = pi.stats.describe(FRAME, schema=SMALL, rng=0, **ASKED)
+    assert not smooth.one_cell
+    assert "cells" not in repr(smooth)
+
+
+def test_within_a_cell_at_a_bound_only_more_rows_than_in_the_next_cell_are_at_the_bound():
+    """Of 100 rows 60 are in the first cell and 20 in the next, so 40 count as equal to the bound."""
+    exact = NoisyCDF(
+        edges=np.array([1.0, 2.0, 3.0]), counts=np.array([60.0, 80.0, 90.0]), sds=np.zeros(3), n=100
+    )
+    estimates = [quantile_estimate(exact, q, 0.0, 4.0) for q in (0.3, 0.4, 0.5, 0.6, 0.7, 0.95)]
+    np.testing.assert_allclose(estimates, [0.0, 0.0, 0.5, 1.0, 1.5, 3.5])
+    mirrored = NoisyCDF(
+        edges=np.array([1.0, 2.0, 3.0]), counts=np.array([10.0, 20.0, 40.0]), sds=np.zeros(3), n=100
+    )
+    estimates = [quantile_estimate(mirrored, 1.0 - q, 0.0, 4.0) for q in (0.3, 0.4, 0.5, 0.6, 0.7, 0.95)]
+    np.testing.assert_allclose(estimates, [4.0, 4.0, 3.5, 3.0, 2.5, 0.5])
+    # Cells of different widths: three rows per unit of width.
+    uneven = NoisyCDF(edges=np.array([1.0, 4.0]), counts=np.array([13.0, 22.0]), sds=np.zeros(2), n=40)
+    assert quantile_estimate(uneven, 0.25, 0.0, 9.0) == 0.0
+    assert quantile_estimate(uneven, 11.5 / 40, 0.0, 9.0) == pytest.approx(0.5)
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("zeros", [0.5, 0.6, 0.88])
+def test_intervals_of_medians_contain_an_atom_at_a_bound(zeros):
+    """The median is 0; with half of the values at 0 it is the end of a gap in the distribution function."""
+    held = 0
+    for seed in range(40):
+        rows = costs(seed, 4_000, zeros)
+        groups = pi.stats.median("cost", by="sex", data=rows, schema=COSTS, rng=seed, **ASKED)
+        alone = pi.stats.median("cost", data=rows, schema=COSTS, rng=seed, **ASKED)
+        held += sum(row.low == 0.0 for row in (*groups.rows, *alone.rows))
+    assert held >= 106  # of 120; 114 are expected at least
