@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -12,6 +13,7 @@ from typing import Any, get_args
 import privinf as pi
 from privinf.cli.inputs import SPENDING, read_schema_file, read_toml
 from privinf.cli.outputs import check_free
+from privinf.cli.shell_terms import in_plan_terms
 from privinf.error_boundary import error_boundary
 from privinf.errors import ArgumentError, NotAvailableError, PrivinfError
 from privinf.federation import Federation, SecureServer, TrustedServer
@@ -250,14 +252,29 @@ def run_plan(plan: FederatedFitPlan, federation: Federation, *, overwrite: bool 
     record["trust"] = plan.trust
     record |= {"sites": list(federation.sites)}
     if plan.statistic:
-        record |= _statistic(plan, federation)
+        with _naming_keys():
+            record |= _statistic(plan, federation)
     else:
-        result = _model(plan, federation).fit(**plan.spending, **plan.options, **_checkpoint_option(plan))
+        with _naming_keys():
+            model = _model(plan, federation)
+            result = model.fit(**plan.spending, **plan.options, **_checkpoint_option(plan))
         record |= _record_of(result)
         exact = math.isinf(result.privacy.epsilon())
         result.save(targets[1], records=not exact, overwrite=overwrite)
     save_text(targets[0], json.dumps(record, indent=1), overwrite=overwrite)
     return record
+
+
+@contextmanager
+def _naming_keys() -> Iterator[None]:
+    """Name the keys of the plan, not arguments of Python, in errors of a fit."""
+    try:
+        yield
+        return
+    except PrivinfError as problem:
+        error = type(problem)(in_plan_terms(str(problem)))
+        cause = problem.__cause__
+    raise error from cause
 
 
 def _model(plan: FederatedFitPlan, federation: Federation) -> Any:

@@ -33,6 +33,41 @@ _NAMES = "|".join(OPTIONS)
 _WITH_VALUE = re.compile(rf"(?<![\w.(`-])({_NAMES})=(?:'([\w-]+)'|\"([\w-]+)\"|([-+]?\d[\w.+-]*\w|\d))")
 _ALONE = re.compile(rf"(?<![\w.(`-])({_NAMES})=(?![\w'\"=])")
 
+# Arguments of fits that are keys of a plan file under the same name, and rng, which is the key 'seed'.
+PLAN_KEYS = (
+    *("epsilon", "delta", "mu", "rho", "rng", "trust", "family", "offset", "exposure", "status", "event"),
+    *("horizon", "checkpoint", "schema", "optimizer", "cov_type", "robust_share", "stabilization", "ridge"),
+    *("fuller", "target", "targets", "max_colluding", "public_seed", "relation", "unit", "client_clip"),
+    *(
+        "nuisance",
+        "margins",
+        "intervals",
+        "sparsity",
+        "max_sparsity",
+        "iterations",
+        "clip",
+        "refit",
+        "center",
+    ),
+    *("follow_up",),
+)
+_PLAN_NAMES = "|".join(PLAN_KEYS)
+# Remedies in Python, as patterns, and what serves in a plan file.
+PLAN_REMEDIES = (
+    (r"pass (max_colluding=\d+ or more) to SecureServer", r"set \1 in the table [options]"),
+    (
+        r"If fit\(\) is called with checkpoint=folder, repeating the call",
+        "With the key 'checkpoint', repeating the command",
+    ),
+    (r"[Rr]epeat the (same )?call", lambda match: f"{match[0][0]}epeat the command"),
+    (r"[Tt]his call has charged", lambda match: f"{match[0][0]}his command has charged"),
+    (rf"pass (?=(?:the same )?(?:{_PLAN_NAMES})=)", "set "),
+)
+_PLAN_VALUE = re.compile(
+    rf"(?<![\w.(`-])({_PLAN_NAMES})=(\"[\w-]+\"|'[\w-]+'|[-+]?\d[\w.+-]*\w|\d|True|False)"
+)
+_PLAN_ALONE = re.compile(rf"(?<![\w.(`-])({_PLAN_NAMES})=(?![\w'\"=])")
+
 
 def in_shell_terms(text: str) -> str:
     """Return a message with the options and commands of a shell in place of arguments and calls."""
@@ -44,3 +79,19 @@ def in_shell_terms(text: str) -> str:
 
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def in_plan_terms(text: str) -> str:
+    """Return a message about a fit with the keys of its plan file in place of arguments and calls."""
+    for pattern, remedy in PLAN_REMEDIES:
+        text = re.sub(pattern, remedy, text)
+    text = _PLAN_VALUE.sub(lambda match: f"{_key(match[1])} = {_toml(match[2])}", text)
+    return _PLAN_ALONE.sub(lambda match: f"'{_key(match[1])}'", text)
+
+
+def _toml(value: str) -> str:
+    return value.lower() if value in ("True", "False") else value
+
+
+def _key(argument: str) -> str:
+    return "seed" if argument == "rng" else argument

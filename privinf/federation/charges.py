@@ -16,7 +16,7 @@ from privinf.errors import (
     SiteConnectionError,
     StorageError,
 )
-from privinf.federation.checkpoint import CHARGES_STAND
+from privinf.federation.checkpoint import CHARGES_STAND, has_rounds
 from privinf.validation import counted
 
 # Errors in the middle of a fit that sites, the ways to them, and disks and limits of ledgers cause.
@@ -95,7 +95,7 @@ def _with_charges(
             report.cumulative.epsilon(),
         )
         texts[1] = charged.rstrip(".")
-    if checkpoint is not None:
+    if checkpoint is not None and has_rounds(checkpoint):
         texts.append(RESUME.format(fspath(checkpoint)))
     elif entries:
         texts.append(NO_FOLDER if resumable else NO_RESUMING)

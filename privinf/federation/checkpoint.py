@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -65,6 +66,8 @@ class FitFolder:
     def __init__(self, *, path: Path, fit: str, keyed: bool) -> None:
         self.files = SealedFolder(path=path, identity=fit)
         self.keyed = keyed
+        # Whether this run has begun the fit and has charged nothing: a refusal then leaves no files.
+        self._only_begun = False
         self._lines: list[LedgerEntry] = []
         names = self.files.names(OURS)
         if names and (keyed or self.files.has(KEY_FILE)):
@@ -88,7 +91,7 @@ class FitFolder:
         files = self.files
         files.take()
         has_rounds = bool(files.names(OURS))
-        reserved = None if has_rounds else self._reserved_before()
+        reserved = None if has_rounds else self._reserved_before(server)
         server.bind(files.path / ROWS_FILE, begun=has_rounds)
         if self.keyed:
             files.seal = server.remember(files.path / KEY_FILE, begun=has_rounds)
@@ -96,6 +99,37 @@ class FitFolder:
             files.write(RESERVATION, reserved, {})
         if server.heads is not None and not server.heads.has_file:
             server.heads.keep_in(files.path / HEADS_FILE)
+        self._only_begun = not has_rounds and reserved is None
+
+    @property
+    def only_begun(self) -> bool:
+        """Whether this run has made all files of the fit, and nothing can have been charged for it."""
+        return self._only_begun
+
+    @contextmanager
+    def charging(self, ledger: Ledger) -> Iterator[None]:
+        """Keep the files if the block, which makes a release, may have charged it.
+
+        Releases are recorded in the fit's own ledger before any site is queried. A refusal without a new line
+        in the ledger has therefore charged nothing. An error about a file proves nothing: it may be that of
+        the ledger.
+        """
+        only_begun, before = self._only_begun, len(ledger.entries)
+        self._only_begun = False
+        try:
+            yield
+        except StorageError:
+            raise
+        except PrivinfError:
+            self._only_begun = only_begun and len(ledger.entries) == before
+            raise
+
+    def discard(self) -> None:
+        """Remove the files of a fit that was refused before its first charge."""
+        for name in (*self.files.names(OURS), RESERVATION, KEY_FILE, ROWS_FILE):
+            if self.files.has(name):
+                self.files.remove(name)
+        self._only_begun = False
 
     def __enter__(self) -> Self:
         return self
@@ -124,9 +158,8 @@ class FitFolder:
         Raises StorageError if the fit has releases and no reservation.
         """
         if self.files.has(RESERVATION):
-            header, _ = self.files.read(RESERVATION)
-            name = str(header["name"])
-            run = check_count(header["run"], "run", least=0) + 1
+            name, run = _named(self.files.read(RESERVATION)[0])
+            run += 1
         elif self._lines:
             raise StorageError(
                 f"the file {self.files.path / RESERVATION} is missing, or the fit was begun by a version of "
@@ -138,16 +171,30 @@ class FitFolder:
         self.files.write(RESERVATION, {"name": name, "run": run}, {})
         return name, run
 
-    def _reserved_before(self) -> dict[str, Any] | None:
+    def _reserved_before(self, server: TrustedServer) -> dict[str, Any] | None:
         """Return the reservation of a run that was stopped before its first query, None if it made none.
 
-        The key under which its file was written is about to be replaced.
+        The key under which its file was written is about to be replaced. Without a query in the folder
+        nothing was charged on it: that of another fit is ended at the sites, and its file removed.
+        StorageError if noise was drawn under the key in the folder: files are missing.
         """
-        if not (self.keyed and self.files.has(RESERVATION) and self.files.has(KEY_FILE)):
-            return None
-        self.files.seal = self._stored_seal()
-        header, _ = self.files.read(RESERVATION)
-        self.files.remove(RESERVATION)
+        files = self.files
+        header: dict[str, Any] | None = None
+        if files.has(KEY_FILE) and len(NoiseFile(files.path / KEY_FILE)):
+            raise StorageError(OTHER_FIT.format(files.path / KEY_FILE))
+        if files.has(RESERVATION):
+            files.seal = self._stored_seal() if files.has(KEY_FILE) else None
+            header, _ = files.read_of_any(RESERVATION)
+            files.seal = None
+            is_own = files.owns(header)
+            if not is_own:
+                name, run = _named(header)
+                server.give_back(2 * run + 2, name)
+            if self.keyed or not is_own:
+                files.remove(RESERVATION)
+            header = header if is_own else None
+        if not self.keyed and files.has(KEY_FILE):  # of another fit, whose server would have drawn the noise
+            files.remove(KEY_FILE)
         return header
 
 
@@ -156,6 +203,16 @@ def fit_digest(design: Design, model: Mapping[str, Any], *settings: object) -> s
     content = {Places.OF_MODEL.format(name=name): value for name, value in model.items()}
     content |= {Places.OF_SETTING.format(position=at): plan_text(value) for at, value in enumerate(settings)}
     return Query(Places.FIT, args=content, design=design.digest).digest
+
+
+def has_rounds(path: str | PathLike[str]) -> bool:
+    """Return whether a folder has a query or a release of a fit."""
+    return any(OURS.fullmatch(place.name) for place in Path(path).glob("*"))
+
+
+def _named(header: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the name in the file of a reservation, and the number of its run."""
+    return str(header["name"]), check_count(header["run"], "run", least=0)
 
 
 class CheckpointedServer:
@@ -209,10 +266,16 @@ class CheckpointedServer:
         """Reserve the cost of the fit before its first query that the folder does not answer.
 
         The name of the reservation is in the folder, so that a fit that was stopped goes on under it: only
-        a complete one returns its unused amount. Errors as for `TrustedServer.reserving`.
+        a complete one returns its unused amount, and one that was refused before its first charge. The latter
+        leaves no files, unless a site may still hold an amount. Errors as for `TrustedServer.reserving`.
         """
         self._price = losses
-        yield
+        try:
+            yield
+        except PrivinfError:
+            if self._folder.only_begun and self._server.give_back(self._position + 1):
+                self._folder.discard()
+            raise
         self._server.give_back(self._position + 1)
 
     def _reserve(self) -> None:
@@ -241,7 +304,8 @@ class CheckpointedServer:
             else:
                 planned = self._server.planned(op, args, label=label, mu=mu)
                 _write_plan(self._files, under_way, digest, planned)
-            noisy = self._server.release(planned)
+            with self._folder.charging(self.ledger):
+                noisy = self._server.release(planned)
             self.entries += noisy.entries
             _write_release(self._files, name, digest, noisy)
             self._files.remove(under_way)

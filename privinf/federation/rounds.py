@@ -248,6 +248,7 @@ class FitReservation:
     def __init__(self, rounds: Rounds) -> None:
         self._rounds = rounds
         self.name = ""
+        self._may_be_held = False  # whether a site may hold an amount that was not given back
 
     def begin(self, losses: Sequence[Loss], name: str, position: int, purpose: str = "") -> None:
         """Reserve privacy losses under a name at all sites; if one site refuses, nothing is reserved.
@@ -259,6 +260,7 @@ class FitReservation:
         if isinstance(self._rounds.federation, LocalSites) or any(map(noise_free, losses)):
             return
         self.name = name
+        self._may_be_held = True
         lines = tuple(loss.to_dict() for loss in losses)
         try:
             self._rounds.ask(
@@ -269,13 +271,22 @@ class FitReservation:
             self.give_back(position + 1)
             raise
 
-    def give_back(self, position: int) -> None:
-        """Return the uncharged amounts of the sites' reservations; sites that do not answer keep them."""
-        if self.name:
-            query = Query(Requests.END, session=self.name, sequence=position)
+    def give_back(self, position: int, name: str = "") -> bool:
+        """Free the uncharged amounts of a reservation at the sites; sites that do not answer keep them.
+
+        `name` is that of an earlier reservation, by default the current one. Returns whether no site may
+        still hold an amount of the current one.
+        """
+        if (name or self.name) and not isinstance(self._rounds.federation, LocalSites):
+            query = Query(Requests.END, session=name or self.name, sequence=position)
             with suppress(PrivinfError):
-                replies_of(self._rounds.federation, query, list(self._rounds.rows))
-        self.name = ""
+                replies = replies_of(self._rounds.federation, query, list(self._rounds.rows))
+                freed = {reply.site for reply in replies if isinstance(reply, Reply) and not reply.error}
+                if not name:
+                    self._may_be_held = not freed >= self._rounds.rows.keys()
+        if not name:
+            self.name = ""
+        return not self._may_be_held
 
 
 @contextmanager

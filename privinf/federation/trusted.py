@@ -297,15 +297,23 @@ class TrustedServer:
         self._rounds.check_policies(self.sites, secure=self.secure, colluding=self._colluding)
         self._reservation.begin(losses, name, position, stated_purpose(self.ledger))
 
-    def give_back(self, position: int) -> None:
-        """Give back the part of the reservations that was not charged.
+    def give_back(self, position: int, name: str = "") -> bool:
+        """Give back the part of a reservation that was not charged.
 
         Parameters
         ----------
         position : int
             Position of the query in the session.
+        name : str
+            Name of the reservation of an earlier fit that was stopped. By default, the reservation of this
+            server.
+
+        Returns
+        -------
+        bool
+            Whether all sites have confirmed it, or nothing was reserved.
         """
-        self._reservation.give_back(position)
+        return self._reservation.give_back(position, name)
 
     def skip(self, to: int | None = None) -> None:
         """Continue the session after the positions that the queries of an earlier server have used.

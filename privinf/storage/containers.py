@@ -126,8 +126,11 @@ def read_container(
     version: int = 1,
     key: bytes | None = None,
     private: bool = False,
+    mismatch: str = "",
 ) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
     """Return (arrays, header) of a file that `write_container` wrote, after checking all of it.
+
+    `mismatch` is the message about a wrong key where the caller of the package does not pass the key.
 
     Raises
     ------
@@ -142,7 +145,7 @@ def read_container(
     place = check_path(path)
     try:
         with open(open_secret(place, "a private file", "ledger") if private else place, "rb") as stream:
-            return _read_archive(stream, path, format, version, key)
+            return _read_archive(stream, path, format, version, key, mismatch)
     except OSError as problem:
         failure = unreadable(path, problem)
     raise failure
@@ -203,7 +206,7 @@ def _sealed(content: dict[str, Any], digests: Mapping[str, str], key: bytes | No
 
 
 def _read_archive(
-    stream: IO[bytes], path: Any, format: str, version: int, key: bytes | None
+    stream: IO[bytes], path: Any, format: str, version: int, key: bytes | None, mismatch: str
 ) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
     """Return (arrays, header) of an open file."""
     try:
@@ -211,7 +214,7 @@ def _read_archive(
             _check_members(archive, path, stream.seek(0, os.SEEK_END))
             manifest = _checked_manifest(archive.read(MANIFEST), path)
             _check_identity(manifest, path, format, version)
-            digests = _check_tag(manifest, path, key)
+            digests = _check_tag(manifest, path, key, mismatch)
             return _read_arrays(archive, digests, path), manifest["header"]
     except DAMAGE:
         pass
@@ -265,7 +268,7 @@ def _check_identity(manifest: dict[str, Any], path: Any, format: str, version: i
         )
 
 
-def _check_tag(manifest: dict[str, Any], path: Any, key: bytes | None) -> dict[str, str]:
+def _check_tag(manifest: dict[str, Any], path: Any, key: bytes | None, mismatch: str = "") -> dict[str, str]:
     """Return the digests of the arrays after verifying the manifest."""
     integrity = manifest.pop("integrity", None)
     header = manifest.get("header")
@@ -277,7 +280,9 @@ def _check_tag(manifest: dict[str, Any], path: Any, key: bytes | None) -> dict[s
     method, tag = _tag(_canonical(manifest), key)
     if integrity.get("method") != method:
         raise StorageError(
-            f"{path} was written with a key; pass the same key as key="
+            mismatch
+            if mismatch
+            else f"{path} was written with a key; pass the same key as key="
             if key is None
             else f"{path} was written without a key, so key= cannot prove who wrote it; omit key="
         )
@@ -285,7 +290,8 @@ def _check_tag(manifest: dict[str, Any], path: Any, key: bytes | None) -> dict[s
         raise StorageError(
             f"{path} is corrupted, because its checksum does not match; use an intact copy"
             if key is None
-            else (
+            else mismatch
+            or (
                 f"{path} was changed, or was written with another key; pass as key= the key that "
                 "was used to write it"
             )

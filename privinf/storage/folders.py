@@ -32,6 +32,10 @@ OTHER_FIT = (
     "{} belongs to another fit, or was written by a version of privinf that plans this fit differently; use "
     "a separate checkpoint folder for each fit"
 )
+OTHER_SEAL = (
+    "{} was changed, or it does not belong to the noise key in its folder; restore all files of the folder, "
+    "or use a separate checkpoint folder for each fit"
+)
 Line = Mapping[str, Any]
 
 
@@ -102,11 +106,22 @@ class SealedFolder:
 
     def read(self, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
         """Return a file's header and arrays, if it is of this fit."""
-        path = self.path / name
-        arrays, header = read_container(path, format=Formats.CHECKPOINT, key=self.seal, private=True)
-        if header.get("fit") != self.identity:
-            raise StorageError(OTHER_FIT.format(path))
+        header, arrays = self.read_of_any(name)
+        if not self.owns(header):
+            raise StorageError(OTHER_FIT.format(self.path / name))
         return header, arrays
+
+    def read_of_any(self, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+        """Return the header and the arrays of a file, which may be of another fit."""
+        path = self.path / name
+        arrays, header = read_container(
+            path, format=Formats.CHECKPOINT, key=self.seal, private=True, mismatch=OTHER_SEAL.format(path)
+        )
+        return header, arrays
+
+    def owns(self, header: Mapping[str, Any]) -> bool:
+        """Return whether a file with this header is of this fit."""
+        return header.get("fit") == self.identity
 
     def write(self, name: str, header: Mapping[str, Any], arrays: Arrays) -> None:
         """Write one file; it is there as a whole, on the disk, or not at all (StorageError)."""

@@ -24,7 +24,7 @@ from privinf.cli import main
 from privinf.cli.deployment import TAGGED, certificates, days_left, flwr, node_key
 from privinf.cli.doctor import read_site
 from privinf.cli.federated_fits import read_plan, run_plan
-from privinf.errors import ArgumentError, NotAvailableError
+from privinf.errors import ArgumentError, BudgetExceededError, NotAvailableError
 from privinf.federation import (
     IdentityKey,
     InProcessFederation,
@@ -383,6 +383,41 @@ def test_counts_with_an_exposure_are_those_of_pooled_rows(tmp_path, model):
     )
     assert told["names"] == ["Intercept", "age"]
     np.testing.assert_allclose(told["params"], expected.params, rtol=1e-4)
+
+
+@pytest.mark.parametrize("trust", ["secure-sum", "server"])
+def test_a_plan_that_was_refused_is_repaired_in_its_file(trust, tmp_path):
+    """The checkpoint that the file names is not in the way, whatever else is changed."""
+    (tmp_path / "schema.json").write_text(json.dumps(pi.Schema(SCHEMA).to_dict()))
+    keys, roster = pinned_keys(NAMES)
+    policy = SitePolicy(trusted_server=True, secure_sums=True)
+    sites = {
+        name: Site(
+            table(name),
+            pi.Schema(SCHEMA),
+            policy=policy,
+            key=keys[name],
+            roster=roster,
+            ledger=pi.Ledger(pi.Budget(epsilon=2.0, delta=1e-6)),
+        )
+        for name in NAMES
+    }
+
+    def told(epsilon, trust, more=""):
+        (tmp_path / "fit.toml").write_text(
+            f'{MODELS["binomial"]}\n{FIT}trust = "{trust}"\nepsilon = {epsilon}\ndelta = 1e-6\n'
+            f'checkpoint = "fit.rounds"\n{more}'
+        )
+        plan = read_plan(tmp_path / "fit.toml", tmp_path / "schema.json")
+        return run_plan(plan, InProcessFederation(sites))
+
+    with pytest.raises(BudgetExceededError, match="nothing was recorded or released"):
+        told(3.0, "secure-sum")
+    with pytest.raises(BudgetExceededError, match="nothing was recorded or released"):
+        told(3.0, "server")
+    with pytest.raises(ArgumentError, match="'max_colluding' can be used only with trust = \"secure-sum\""):
+        told(1.5, "server", "[options]\nmax_colluding = 1\n")
+    assert told(1.5, trust)["names"] == ["Intercept", "age", "dose"]
 
 
 @pytest.mark.audit

@@ -5,7 +5,8 @@ import pytest
 from click.testing import CliRunner
 
 from privinf.cli import main as cli
-from privinf.cli.shell_terms import OPTIONS, in_shell_terms
+from privinf.cli.federated_fits import FIT_WORDS, PLAN
+from privinf.cli.shell_terms import OPTIONS, PLAN_KEYS, in_plan_terms, in_shell_terms
 
 SCHEMA = """
 [columns.g]
@@ -49,6 +50,32 @@ def test_every_translated_argument_is_an_option_of_a_command():
 )
 def test_arguments_become_options(text, shell):
     assert in_shell_terms(text) == shell
+
+
+def test_every_argument_in_messages_about_a_plan_is_a_key_of_it():
+    known = {*PLAN, *(name for words in FIT_WORDS.values() for name in words)}
+    assert {"seed" if name == "rng" else name for name in PLAN_KEYS} <= known
+
+
+@pytest.mark.parametrize(
+    ("text", "plan"),
+    [
+        (
+            'max_colluding= can only be combined with trust="secure-sum"',
+            "'max_colluding' can only be combined with trust = \"secure-sum\"",
+        ),
+        (
+            "pass max_colluding=1 or more to SecureServer",
+            "set max_colluding = 1 or more in the table [options]",
+        ),
+        ("pass the same rng= as before", "set the same 'seed' as before"),
+        ("pass margins=True", "set margins = true"),
+        ("Repeat the same call to resume", "Repeat the command to resume"),
+        ("call Budget(epsilon=1.0)", "call Budget(epsilon=1.0)"),
+    ],
+)
+def test_arguments_become_keys_of_a_plan(text, plan):
+    assert in_shell_terms(in_plan_terms(text)) == plan
 
 
 @pytest.mark.parametrize(

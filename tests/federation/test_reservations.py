@@ -15,7 +15,13 @@ from signed_sites import ANALYST, ROSTER, SCORE, World, asked, charged
 import privinf as pi
 from privinf.accounting import Budget, ConcentratedLoss, GaussianLoss, Ledger, LedgerEntry
 from privinf.cli import main
-from privinf.errors import AlignmentError, BudgetExceededError, StorageError
+from privinf.errors import (
+    AlignmentError,
+    BudgetExceededError,
+    NotAvailableError,
+    SensitivityError,
+    StorageError,
+)
 from privinf.federation import (
     IdentityKey,
     InProcessFederation,
@@ -582,6 +588,152 @@ def test_a_folder_without_its_reservation_is_refused(tmp_path):
     assert [len(site.ledger) for site in sites.values()] == spent
 
 
+# ---- folders of refused fits
+
+
+CHECKPOINTED = {
+    "moments": lambda f, t, **more: moments(f, t).fit(**{**LEVEL, "rng": None, **more}),
+    "glm": lambda f, t, **more: model_of(f, t).fit(**{**LEVEL, "rng": None, **more}),
+    "glm newton": lambda f, t, **more: model_of(f, t).fit(
+        optimizer=pi.Newton(rounds=2), **{**LEVEL, "rng": None, **more}
+    ),
+}
+TRUSTED = SitePolicy(trusted_server=True)
+ONLY_SECURE = SitePolicy(secure_sums=True)
+
+
+def files_in(folder):
+    return {path.name for path in folder.iterdir()} - {"lock"}
+
+
+@pytest.mark.parametrize("trust", ["server", "secure-sum"])
+@pytest.mark.parametrize("name", CHECKPOINTED)
+def test_a_fit_that_a_site_refuses_leaves_no_files_and_a_smaller_one_can_use_its_folder(
+    name, trust, tmp_path
+):
+    budgets = dict.fromkeys(THREE, MU) | {THREE[1]: Budget(mu=1.2)}
+    sites = sites_of(THREE, ledgers={name: Ledger(budget) for name, budget in budgets.items()})
+    federation, folder = InProcessFederation(sites), tmp_path / "fit"
+    with pytest.raises(BudgetExceededError, match="nothing was recorded"):
+        CHECKPOINTED[name](federation, trust, checkpoint=folder)
+    assert files_in(folder) == set()
+    assert all(len(site.ledger) == 0 and site.journal.reservations == () for site in sites.values())
+    CHECKPOINTED[name](federation, trust, checkpoint=folder, epsilon=4.0)
+    assert {"reservation.npz", "00000.npz"} <= files_in(folder)
+    with pytest.raises(StorageError, match="belongs to another fit"):
+        CHECKPOINTED[name](federation, trust, checkpoint=folder, epsilon=3.9)
+
+
+@pytest.mark.parametrize(
+    ("trust", "policy"), [("server", ONLY_SECURE), ("secure-sum", TRUSTED)], ids=["server", "secure-sum"]
+)
+def test_a_fit_that_a_policy_refuses_leaves_no_files(trust, policy, tmp_path):
+    sites = sites_of(THREE, policies={THREE[2]: policy})
+    with pytest.raises(NotAvailableError, match=THREE[2]):
+        CHECKPOINTED["glm"](InProcessFederation(sites), trust, checkpoint=tmp_path / "fit")
+    assert files_in(tmp_path / "fit") == set()
+
+
+@pytest.mark.parametrize("problem", [BudgetExceededError, NotAvailableError, SensitivityError])
+@pytest.mark.parametrize("name", ["planned", "_spend"])
+def test_a_refusal_between_the_reservation_and_the_charge_leaves_no_files(
+    name, problem, tmp_path, monkeypatch
+):
+    sites = sites_of(THREE)
+
+    def refuse(*_, **__):
+        raise problem("refused")
+
+    monkeypatch.setattr(TrustedServer, name, refuse)
+    with pytest.raises(problem):
+        CHECKPOINTED["glm"](InProcessFederation(sites), "server", checkpoint=tmp_path / "fit")
+    assert files_in(tmp_path / "fit") == set()
+    assert all(site.journal.reservations == () for site in sites.values())
+
+
+def test_files_stay_where_the_charge_may_be_recorded(tmp_path, monkeypatch):
+    """An error about the ledger's file proves nothing, and a site that refuses later was asked after it."""
+    sites = sites_of(THREE)
+    real = TrustedServer._spend
+
+    def broken(server, *words):
+        raise StorageError("the ledger cannot be written")
+
+    monkeypatch.setattr(TrustedServer, "_spend", broken)
+    with pytest.raises(StorageError, match="cannot be written"):
+        CHECKPOINTED["glm"](InProcessFederation(sites), "server", checkpoint=tmp_path / "fit")
+    begun = {"reservation.npz", "00000-asked.npz", "noise.key"}
+    assert files_in(tmp_path / "fit") == begun
+    monkeypatch.setattr(TrustedServer, "_spend", real)
+    failing = InProcessFederation(sites, lost_replies={THREE[0]: {3}})
+    with pytest.raises(AlignmentError, match=THREE[0]):
+        CHECKPOINTED["glm"](failing, "server", checkpoint=tmp_path / "second")
+    assert files_in(tmp_path / "second") >= begun
+    assert any(len(site.ledger) > 0 for site in sites.values())
+    for folder in ("fit", "second"):  # both go on
+        CHECKPOINTED["glm"](InProcessFederation(sites), "server", checkpoint=tmp_path / folder)
+
+
+def test_a_reservation_that_was_there_before_stays(tmp_path, monkeypatch):
+    sites = sites_of(THREE, ledgers={name: Ledger(MU) for name in THREE})
+    folder = tmp_path / "fit"
+    with monkeypatch.context() as stopped:
+        stopped.setattr("privinf.federation.checkpoint._write_plan", stop)
+        with pytest.raises(KeyboardInterrupt):
+            CHECKPOINTED["glm"](InProcessFederation(sites), "server", checkpoint=folder)
+    with monkeypatch.context() as refusing:
+        refusing.setattr("privinf.federation.checkpoint._write_plan", refuse_budget)
+        with pytest.raises(BudgetExceededError):
+            CHECKPOINTED["glm"](InProcessFederation(sites), "server", checkpoint=folder)
+    assert "reservation.npz" in files_in(folder)
+    CHECKPOINTED["glm"](InProcessFederation(sites), "server", checkpoint=folder)
+
+
+def refuse_budget(*_):
+    raise BudgetExceededError("refused")
+
+
+@pytest.mark.parametrize("before", ["server", "secure-sum"])
+@pytest.mark.parametrize("after", ["server", "secure-sum"])
+def test_a_reservation_of_another_fit_without_a_query_is_replaced(before, after, tmp_path, monkeypatch):
+    """Its price is all that there is: it is ended at the sites, or the other fit would be refused."""
+    sites = sites_of(THREE, ledgers={name: Ledger(MU) for name in THREE})
+    folder = tmp_path / "fit"
+    with monkeypatch.context() as stopped:
+        stopped.setattr("privinf.federation.checkpoint._write_plan", stop)
+        with pytest.raises(KeyboardInterrupt):
+            CHECKPOINTED["glm"](InProcessFederation(sites), before, checkpoint=folder)
+    assert all(len(site.journal.reservations) == 1 for site in sites.values())
+    for _ in range(2):  # from the sites, and from the folder
+        fit = CHECKPOINTED["moments"](InProcessFederation(sites), after, checkpoint=folder)
+        assert all(len(site.ledger) == len(fit.privacy.entries) for site in sites.values())
+        assert all(site.journal.reservations == () for site in sites.values())
+    assert ("noise.key" in files_in(folder)) == (after == "server")
+
+
+@pytest.mark.parametrize("after", ["server", "secure-sum"])
+def test_a_folder_whose_queries_are_gone_is_not_taken_for_a_new_one(after, tmp_path):
+    sites, folder = sites_of(THREE), tmp_path / "fit"
+    CHECKPOINTED["glm"](InProcessFederation(sites), "server", checkpoint=folder)
+    for path in folder.glob("0*.npz"):
+        path.unlink()
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for name in ("glm", "moments"):
+        with pytest.raises(StorageError, match=r"noise\.key belongs to another fit"):
+            CHECKPOINTED[name](InProcessFederation(sites), after, checkpoint=folder)
+    assert kept == {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_changed_file_of_a_fit_names_no_argument(tmp_path):
+    sites, folder = sites_of(THREE), tmp_path / "fit"
+    CHECKPOINTED["glm"](InProcessFederation(sites), "server", checkpoint=folder)
+    CHECKPOINTED["glm"](InProcessFederation(sites), "secure-sum", checkpoint=tmp_path / "other")
+    (folder / "00000.npz").write_bytes((tmp_path / "other" / "00000.npz").read_bytes())
+    with pytest.raises(StorageError, match="does not belong to the noise key in its folder") as raised:
+        CHECKPOINTED["glm"](InProcessFederation(sites), "server", checkpoint=folder)
+    assert "key=" not in str(raised.value)
+
+
 # ---- budgets of analysts
 
 
@@ -824,7 +976,7 @@ def test_the_walk_notices(name, tmp_path):
 
 
 def test_mutant_the_refusal_of_one_site_frees_none(monkeypatch):
-    monkeypatch.setattr(FitReservation, "give_back", lambda reservation, position: None)
+    monkeypatch.setattr(FitReservation, "give_back", lambda *_: None)
     for check in (test_a_silent_site_frees_all, test_a_fit_that_fails_gives_back):
         with pytest.raises(AssertionError):
             check()
