@@ -14,7 +14,7 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import FrozenInstanceError
 from difflib import get_close_matches
 from types import CodeType, FunctionType
@@ -100,7 +100,7 @@ def error_boundary(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return plain(*args, **kwargs)  # type: ignore[no-any-return]
         except BaseException as error:
-            raised = settled(error, plain, kwargs, len(args))
+            raised = settled(error, plain, kwargs, args)
         try:
             raise raised
         finally:
@@ -191,11 +191,11 @@ def outer_module() -> str:
 
 
 def _settled(
-    error: BaseException, function: FunctionType, keywords: Iterable[str], by_position: int
+    error: BaseException, function: FunctionType, keywords: Iterable[str], others: Sequence[object]
 ) -> BaseException:
     """Return the exception that a boundary raises in place of `error`.
 
-    `keywords` are those of the call, and `by_position` is the number of its other arguments.
+    `keywords` are those of the call, and `others` are its arguments by position.
     """
     trace = None if error.__traceback__ is None else error.__traceback__.tb_next
     misfit = _misfit(error)
@@ -206,7 +206,7 @@ def _settled(
             _unknown_option(function, keywords)
             or _passed_twice(error, function, keywords)
             or _by_position(error, function)
-            or _unfitting(function, keywords, by_position)
+            or _unfitting(function, keywords, others)
             or error
         )
     cause = raised.__cause__ if isinstance(raised, SiteConnectionError) else None
@@ -277,9 +277,14 @@ def _by_position(error: BaseException, function: FunctionType) -> PrivinfError |
     return cast(PrivinfError, kind(f"{function.__qualname__}() {reason}"))
 
 
-def _unfitting(function: FunctionType, keywords: Iterable[str], by_position: int) -> PrivinfError | None:
+def _unfitting(
+    function: FunctionType, keywords: Iterable[str], others: Sequence[object]
+) -> PrivinfError | None:
     """Return the error for a call without a required argument, or with too many by position."""
     owner = function.__qualname__.removesuffix(".__init__")
+    if owner.startswith("_") and others:  # a constructor that public classes inherit
+        owner = type(others[0]).__name__
+    by_position = len(others)
     places = list(inspect.signature(function).parameters.values())
     ordered = [
         place for place in places if place.kind in (place.POSITIONAL_ONLY, place.POSITIONAL_OR_KEYWORD)

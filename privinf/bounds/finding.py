@@ -7,7 +7,8 @@ Numbers get noisy distribution functions (`privinf.inference.quantiles.range_sea
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from privinf.accounting import (
 )
 from privinf.accounting.purposes import charged_for
 from privinf.bounds.found import CLIP_COLUMNS, FoundSchema
-from privinf.error_boundary import error_boundary, warn
+from privinf.error_boundary import error_boundary, refuses, warn
 from privinf.errors import AlignmentError, ArgumentError, ChangedTargetWarning, NotAvailableError, SchemaError
 from privinf.inference.quantiles import Range, range_search
 from privinf.mechanisms.blocks import column_kinds, table_rows
@@ -60,6 +61,9 @@ UNBOUNDED = (-1e300, 1e300)
 CODES_BY_COLUMN = (
     "missing_codes= must be a mapping from columns to lists of their codes, as in missing_codes={'sbp': [-9]}"
 )
+WITHOUT_GAPS = (
+    "missing_codes={} leaves missing values out, and missing_codes={'sbp': [-9]} also leaves out codes"
+)
 CODES_OF_OTHERS = (
     "missing_codes= names {}, which {} not among the columns whose bounds or levels are sought: add the "
     "names to columns=, or leave them out"
@@ -67,6 +71,7 @@ CODES_OF_OTHERS = (
 
 
 @error_boundary
+@refuses({"missing": f"is not an argument here: {WITHOUT_GAPS}"})
 def find_bounds(
     rows: Table,
     columns: Iterable[str] | None = None,
@@ -238,7 +243,7 @@ def find_bounds(
         losses += [ThresholdLoss(column_mu, event)] * len(texts)
     budget.ledger.check(losses)
     bar = progress_bar(progress, "search for bounds", unit="pass")
-    with bar, charged_for(f"find_bounds: {', '.join(kinds)}"):
+    with bar, charged_for(f"find_bounds: {', '.join(kinds)}"), _advising_codes():
         coded = None if missing_codes is None or not numbers else _coded_schema(numbers, codes)
         complete_texts = replace(table, missing="raise")
         of_numbers = table if numbers else complete_texts
@@ -276,6 +281,18 @@ def find_bounds(
         max_rows=max_rows,
         privacy=PrivacyReport.from_entries(entries, budget.ledger, delta=budget.delta, nobs=n),
     )
+
+
+@contextmanager
+def _advising_codes() -> Iterator[None]:
+    """Name missing_codes= in errors about missing values, because there is no argument missing= here."""
+    try:
+        yield
+        return
+    except SchemaError as problem:
+        what, advice, _ = str(problem).partition(" Pass missing='drop'")
+        error = SchemaError(f"{what} {WITHOUT_GAPS}" if advice else what)
+    raise error
 
 
 def _missing_codes(

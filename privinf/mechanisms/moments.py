@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from privinf.accounting import GaussianLoss, Ledger, split_mu
+from privinf.accounting.purposes import charged_for
 from privinf.completeness import CompleteRows
 from privinf.error_boundary import error_boundaries, refuses
 from privinf.errors import (
@@ -76,6 +77,12 @@ ROBUST_SHARE = 0.25  # share of mu^2 for the second release, of residuals, by de
 MOMENTS_EXAMPLE = (
     "Moments(schema, 'y ~ x1 + x2') for one regression, or Moments(schema, columns=['y', "
     "'x1', 'x2']) for many regressions from the same release"
+)
+# The ledger of a mechanism is an argument of its release, as its budget is.
+LEDGER_OF_RELEASE = "belongs to the release: pass ledger= to the method release(), as the budget"
+NOT_OF_SITES = (
+    "pi.Moments releases the moments of one table and cannot query sites. For rows at several sites, fit "
+    "each regression with pi.MomentOLS.from_formula(formula, federation, schema=schema)"
 )
 
 
@@ -145,7 +152,7 @@ class Moments:
 
     kind = "moments"
 
-    @refuses({"schema": SCHEMA_FIRST.format("Moments")})
+    @refuses({"schema": SCHEMA_FIRST.format("Moments"), "ledger": LEDGER_OF_RELEASE})
     def __init__(
         self,
         schema: Schema | Design,
@@ -312,15 +319,26 @@ class Moments:
         parts = split_mu(budget.mu, shares)
         # A limit is on mu alone, so the refusal needs neither rows nor the public columns.
         budget.ledger.check([GaussianLoss(part) for part in parts])
+        if hasattr(rows, "ask") and hasattr(rows, "sites"):
+            raise NotAvailableError(NOT_OF_SITES)
         checked_rows = as_rows(rows, self.missing)
         if (checked_rows.missing == "drop") != (self.missing == "drop"):
             raise ArgumentError(
                 f"the rows have missing={checked_rows.missing!r}, and the mechanism has "
                 f"missing={self.missing!r}: pass missing='drop' to both, or to none"
             )
-        if self.trust == "local":
-            return self._release_records(checked_rows, budget, parts[0], to)
-        return self._release_sums(checked_rows, budget, parts, units)
+        with charged_for(f"{type(self).__name__}: {self._subject}"):
+            if self.trust == "local":
+                return self._release_records(checked_rows, budget, parts[0], to)
+            return self._release_sums(checked_rows, budget, parts, units)
+
+    @property
+    def _subject(self) -> str:
+        """What a ledger says about the release: the formula, or the columns."""
+        design = self.design
+        constant = None if design.constant is None else design.names[design.constant]
+        columns = [name for name in (*design.names, design.response) if name != constant]
+        return design.formula or ", ".join(columns)
 
     def _release_sums(self, rows: Rows, budget: Spending, parts: Sequence[float], units: int) -> Release:
         """Release the sum of all records' moments, and with a second part of mu the residual moments."""

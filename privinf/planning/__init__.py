@@ -23,6 +23,7 @@ from privinf.planning.people import (
     NOT_PLANNED,
     Case,
     StudyOptions,
+    check_family,
     checked_case,
     floor_widths,
 )
@@ -902,7 +903,7 @@ def advise(
     )
     import pandas as pd
 
-    check_choice(family, StudyFamily, "family")
+    check_family(family)
     warn_of_large_delta(delta, n)
     kinds = [
         kind

@@ -59,6 +59,13 @@ NOT_PLANNED = {
 }
 LEAST_FITS = 4  # simulated fits, below which a plan cannot state the error of its widths
 MOST_PLANNED = 20  # coefficients whose intervals are predicted, the first ones
+# Family of models that are planned, by the names that statsmodels and this package have for the models.
+FAMILIES_OF_MODELS = {
+    **dict.fromkeys(("logit", "logistic", "bernoulli"), "binomial"),
+    **dict.fromkeys(("ols", "linear", "normal"), "gaussian"),
+    **dict.fromkeys(("negativebinomial", "negbin", "nb"), "negative-binomial"),
+    **dict.fromkeys(("cox", "phreg", "survival"), "hazards"),
+}
 NO_PARTIES = (
     "trust='per-party' needs parties=: pass a mapping of each party to its columns, in which one party "
     "has the response"
@@ -505,6 +512,13 @@ class Case:
         return ", ".join(f"{name} {value:g}" for name, value in self.spending.items())
 
 
+def check_family(family: Any) -> Any:
+    """Return a family of planned studies; ArgumentError, which translates names of models, for others."""
+    if isinstance(family, str) and (meant := FAMILIES_OF_MODELS.get(family.lower())) is not None:
+        raise ArgumentError(f"family={family!r} is the name of a model: pass family={meant!r}")
+    return check_choice(family, StudyFamily, "family")
+
+
 def checked_case(schema: Schema, formula: str, n: int, options: StudyOptions) -> Case:
     """Return the case of checked arguments."""
     check_schema(schema)
@@ -513,7 +527,7 @@ def checked_case(schema: Schema, formula: str, n: int, options: StudyOptions) ->
             f"n={n} must be at most {LARGEST_STUDY:,}, because each person is a simulated row; pass "
             "a smaller n"
         )
-    family = check_choice(options.family, StudyFamily, "family")
+    family = check_family(options.family)
     trust = check_choice(options.trust or "central", TrustModel, "trust")
     parties = options.parties
     guesses = options.guesses or Guesses()

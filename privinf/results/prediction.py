@@ -26,7 +26,7 @@ from privinf.results.rendering import ROWS_STAY
 from privinf.results.wald import Inference
 from privinf.schema import Design
 from privinf.schema.declared import Level
-from privinf.schema.reading import named_rows, require_columns
+from privinf.schema.reading import has_missing_codes, named_rows, require_columns
 from privinf.typing import ColumnsLike, Floats, LossName, Names, Which
 from privinf.validation import check_array, check_choice, shown
 
@@ -389,9 +389,11 @@ def prediction_rows(
 
 
 def formula_rows(table: pd.DataFrame, inputs: Names, design: Design) -> Floats:
-    """Return the design matrix of new rows that a formula reads, NaN where one of its columns is missing."""
+    """Return the design matrix of new rows that a formula reads, NaN in rows that lack a value."""
     require_columns(table, inputs)
-    complete = table[list(inputs)].notna().all(axis=1).to_numpy()
+    complete = table[list(inputs)].notna().all(axis=1).to_numpy(copy=True)
+    if design.schema is not None:
+        complete[complete] = ~has_missing_codes(table[complete], inputs, design.schema)
     rows = np.full((len(table), len(design.names)), np.nan)
     if complete.any():
         rows[complete] = design.matrix(table[complete], extrapolate=True)

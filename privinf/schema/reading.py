@@ -309,6 +309,20 @@ class Reader:
         return codes
 
 
+def has_missing_codes(table: pd.DataFrame, names: Iterable[str], schema: Schema) -> Flags:
+    """Return the rows of a table without blanks in which a column has one of its codes of missing values."""
+    coded = np.zeros(len(table), dtype=bool)
+    for name in names:
+        if name not in schema:
+            continue
+        declared = schema[name]
+        if isinstance(declared, Factor) and declared.missing_codes:
+            coded |= _level_codes(table[name], declared.missing_codes) >= 0
+        elif isinstance(declared, Numeric) and declared.missing_codes:
+            coded |= np.isin(_as_floats(table[name], name, declared.unit == DAYS), declared.coded_gaps)
+    return coded
+
+
 def outside_levels(name: str, declared: Factor) -> str:
     """Return the error about values of a factor that are not among its levels."""
     form = OUTSIDE_ZERO_ONE if list(declared.levels) == [0, 1] else OUTSIDE_LEVELS

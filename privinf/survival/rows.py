@@ -38,6 +38,11 @@ IMPUTING = (
     "missing='impute-public' is not available for times to an event, because imputed times or statuses would "
     "count as events and exposure: pass missing='drop', or remove the rows"
 )
+ONE_GROUP_COLUMN = (
+    "by= must be the name of one column. For groups by several columns, add one column of their combinations "
+    "to the table, such as rows['hospital'] + ' ' + rows['arm'], declare its levels in the schema, and pass "
+    "its name"
+)
 SEVERAL_ROWS = (
     "the schema allows up to {1} rows for each value of its unit {0!r}, and survival curves need one row for "
     "each person: pass data with one row for each person, such as the time to the first event"
@@ -127,6 +132,8 @@ def survival_rows(time: ColumnLike | str, status: ColumnLike | str, options: Sur
     """
     discrete = check_flag(options.discrete, "discrete")
     columns = {"time": time, "status": status} | ({} if options.by is None else {"by": options.by})
+    if isinstance(options.by, (list, tuple)) and (isinstance(time, str) or options.data is not None):
+        raise ArgumentError(ONE_GROUP_COLUMN)
     named = all(isinstance(column, str) for column in columns.values())
     if named:
         names, schema = _named_columns(columns, options)

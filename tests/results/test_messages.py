@@ -12,8 +12,8 @@ import pytest
 
 import privinf as pi
 from privinf.accounting import Budget, Ledger, PrivacyReport
-from privinf.errors import AlignmentError, ArgumentError, NotAvailableError
-from privinf.federation import SitePolicy
+from privinf.errors import AlignmentError, ArgumentError, NotAvailableError, SchemaError
+from privinf.federation import InProcessFederation, Site, SitePolicy
 from privinf.glm import advice
 from privinf.moments.analyses import Analyses
 
@@ -390,3 +390,73 @@ def test_advice_names_a_weak_slope_and_not_the_constant(curved, hidden, named, m
     texts = [note for note in notes if "hides mainly the coefficient of" in note.text]
     assert [name for note in texts for name in note.columns] == named
     assert all(f"the coefficient of {name}:" in note.text for note, name in zip(texts, named, strict=True))
+
+
+# ---- remedies that serve where they are named
+
+
+MIXED = pi.Schema(
+    {
+        "y": (-3, 3),
+        "age": pi.Numeric(18, 90, missing_codes=[999]),
+        "g": pi.Factor(["a", "b"], missing_codes=["?"]),
+    }
+)
+
+
+def mixed_rows(n=4000):
+    rng = np.random.default_rng(0)
+    age = rng.uniform(18, 90, n)
+    return pd.DataFrame({"y": rng.uniform(-3, 3, n), "age": age, "g": rng.choice(["a", "b"], n)})
+
+
+def test_codes_of_missing_values_in_new_rows_are_missing_predictions():
+    fit = pi.OLS.from_formula("y ~ age + C(g)", mixed_rows(), schema=MIXED).fit(
+        epsilon=4.0, delta=1e-6, rng=0
+    )
+    new = pd.DataFrame({"age": [999, 20.0, np.nan, 30.0], "g": ["a", "?", "b", "a"]}, index=[3, 3, 1, 2])
+    predicted = fit.predict(new)
+    assert predicted.isna().tolist() == [True, True, True, False]
+    assert fit.get_prediction(new).summary_frame()["mean"].isna().tolist() == [True, True, True, False]
+    assert predicted.iloc[3] == fit.predict({"age": [30.0], "g": ["a"]}).iloc[0]
+    with pytest.raises(SchemaError, match="outside its declared levels"):
+        fit.predict({"age": [999, 20.0], "g": ["a", "z"]})
+
+
+def test_find_bounds_names_its_own_argument_for_missing_values():
+    rows = mixed_rows()
+    rows["age"] = rows["age"].where(rows["age"] > 20)
+    with pytest.raises(SchemaError, match=r"has missing values\. missing_codes=\{\} leaves") as raised:
+        pi.find_bounds(rows, ["age"], epsilon=1.0, delta=1e-6)
+    assert "missing=" not in str(raised.value)
+    with pytest.raises(ArgumentError, match=r"missing= is not an argument here: missing_codes=\{\} leaves"):
+        pi.find_bounds(rows, ["age"], missing="drop", epsilon=1.0, delta=1e-6)
+    assert "age" in pi.find_bounds(rows, ["age"], missing_codes={}, epsilon=1.0, delta=1e-6, rng=0)
+
+
+def test_moments_name_where_the_ledger_goes_and_the_model_for_sites():
+    schema, ledger = pi.Schema({"y": (-3, 3), "age": (18, 90)}), pi.Ledger()
+    with pytest.raises(ArgumentError, match=r"ledger= belongs to the release: pass ledger= to the method"):
+        pi.Moments(schema, columns=["y", "age"], ledger=ledger)
+    moments = pi.Moments(schema, columns=["y", "age"])
+    moments.release(mixed_rows(), epsilon=1.0, delta=1e-6, ledger=ledger)
+    pi.Moments(schema, "y ~ age").release(mixed_rows(), epsilon=1.0, delta=1e-6, ledger=ledger)
+    assert "Moments: y, age" in str(ledger.fits)
+    assert "Moments: y ~ age" in str(ledger.fits)
+    site = Site(mixed_rows()[["y", "age"]], schema)
+    with pytest.raises(NotAvailableError, match="MomentOLS"):
+        moments.release(InProcessFederation({"north": site}), epsilon=1.0, delta=1e-6)
+
+
+def test_curves_by_two_columns_name_the_way():
+    rows = mixed_rows()
+    with pytest.raises(ArgumentError, match=r"by= must be the name of one column.*add one column"):
+        pi.survival.KaplanMeier("age", "g", event="b", by=["g", "y"], data=rows, schema=MIXED)
+    with pytest.raises(TypeError, match=r"^KaplanMeier\(\) needs time="):
+        pi.survival.KaplanMeier()
+
+
+@pytest.mark.parametrize(("name", "family"), [("logit", "binomial"), ("OLS", "gaussian"), ("cox", "hazards")])
+def test_families_of_plans_by_the_name_of_a_model(name, family):
+    with pytest.raises(ArgumentError, match=f"is the name of a model: pass family='{family}'"):
+        pi.plan_study(MIXED, "y ~ age", n=1000, epsilon=1.0, delta=1e-6, family=name)
