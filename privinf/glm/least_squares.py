@@ -296,6 +296,16 @@ class OneStepFit:
         """Return X(C) |R_j| / n, the shift if all that counts see beyond C were along one R_j, shape (k,)."""
         return np.asarray(self.clip.beyond * np.linalg.norm(transform @ self.influence, axis=1) / self.n)
 
+    def bias_along(self, transform: Floats, directions: Floats) -> Floats:
+        """Return the largest ``X |R_j d| / n`` of some unit vectors d, shape (k,); 0 without any.
+
+        It is the shift if all scores beyond C have the direction d (`privinf.glm.one_sided`), where X is X(C)
+        and one sd of its noise.
+        """
+        along = np.abs(transform @ self.influence @ directions.T)
+        most = self.clip.beyond + self.clip.beyond_sd
+        return np.asarray(most * along.max(axis=1, initial=0.0) / self.n)
+
     def one_sided(self, transform: Floats) -> Floats:
         """Return the share of the N(C) records beyond C that may be along R_j and to one side, shape (k,).
 
@@ -327,14 +337,18 @@ class OneStepFit:
             one_sided_sds=self.one_sided_sds(transform),
         )
 
-    def score_equation(self, to_scaled: Floats, noise_free: Flags, cov_type: str) -> OneStepScores:
+    def score_equation(
+        self, to_scaled: Floats, noise_free: Flags, cov_type: str, directions: Floats
+    ) -> OneStepScores:
         """Return the equation of score tests; `to_scaled` is from the fit's scaled units to the design's.
 
-        To the noise of the scores it adds what the tail may hide, (0.7 lambda)^2 (S2 S2'/n^2 + sd_2^2 I).
+        To the noise of the scores it adds what the tail may hide, (0.7 lambda)^2 (S2 S2'/n^2 + sd_2^2 I), and
+        (X(C)/n)^2 d d' for each unit vector d that the clipped scores may all have (`privinf.glm.one_sided`).
         """
         hidden = (ALLOWED * self.clip.ratio) ** 2
         flat = self.score_sd**2 + hidden * self.upper_sd**2
         noise_cov = flat * np.eye(len(self.lower)) + hidden * np.outer(self.upper, self.upper)
+        noise_cov += (self.clip.beyond / self.n) ** 2 * directions.T @ directions
         return OneStepScores(
             to_scaled=to_scaled @ (self.initial.unit * self.initial.whitening.T),
             start=to_scaled @ self.initial.theta,

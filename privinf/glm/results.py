@@ -48,6 +48,7 @@ from privinf.glm.margins import (
     with_differences,
 )
 from privinf.glm.newton import Block, OneStep
+from privinf.glm.one_sided import directions, note_of, one_sided_columns
 from privinf.glm.posterior_draws import (
     LARGEST_PRIOR_BIAS,
     curved_system,
@@ -893,7 +894,9 @@ def one_step_results(
     cov, noise = one_step.covariance(transform)
     cov_type: CovType = "HC0" if options.robust else "nonrobust"
     params = transform @ one_step.params + shift
-    bias = one_step.bias(transform)
+    one_sided = one_sided_columns(rows, one_step)
+    one_way = directions(rows, one_step, one_sided)
+    bias = np.maximum(one_step.bias(transform), one_step.bias_along(transform, one_way))
     if reason := singular(cov):
         bare = Estimate(
             params=params,
@@ -916,7 +919,7 @@ def one_step_results(
         terms=VarianceTerms.dividing(cov, STEP_EQUATION, one_step.noise_terms(transform)),
     )
     scaled = np.linalg.inv(rows.design.to_user[0]) @ transform
-    system = one_step.score_equation(scaled, ~rows.design.private, cov_type)
+    system = one_step.score_equation(scaled, ~rows.design.private, cov_type, one_way)
     strength = identified(rows, one_step, estimate.bse)
     tests = tests_of(system, rows.design, list(range(rows.p))) if strength.weak else None
     hidden = np.full(rows.p, strength.weak) if tests is None else tests.hidden
@@ -925,6 +928,7 @@ def one_step_results(
     doubts = few_records(rows, one_step, pull)
     unclipped = one_step.unclipped_shift(transform)
     doubts += long_first_step(rows, one_step, unclipped, estimate.bse)
+    doubts += note_of(rows, one_sided, bias / estimate.bse)
     if one_step.score_sd > 0.0 and one_step.clip.ratio > 0.0:
         doubts += far_records(rows, one_step, pull.one_sided_sds, unclipped, estimate.bse)
     notes = notes_of(rows, one_step, estimate, strength, pull.largest_shift, doubts, hidden)

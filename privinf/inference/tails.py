@@ -46,6 +46,7 @@ HEAVY_TAIL = (
     "heavy tail: the part of the scores beyond the clipping threshold is estimated at {:.2f} times the part "
     "just below it, so intervals extrapolate the tail; use more rows, more budget or tighter bounds"
 )
+THRESHOLDS_OF_DOUBLING = 4  # about as many counts are between a clip and twice the clip
 LEAST_EIGENVALUE = 0.05  # of a shrunk meat, relative to the mean of all
 
 
@@ -294,6 +295,11 @@ class Clip:
     def effective_threshold(self) -> float:
         """C' = tau + w (C - tau): the sum of both parts is noised as one clipped at C'."""
         return self.low + self.weight * (self.high - self.low)
+
+    @property
+    def beyond_sd(self) -> float:
+        """About the sd of X(C): counts between C and 2 C make up most of it, at about four thresholds."""
+        return self.hidden / (VISIBLE_SDS + SURE) * self.high / math.sqrt(THRESHOLDS_OF_DOUBLING)
 
     def shares(self) -> tuple[float, float]:
         """Return the shares of mu^2 of both parts, tau : w (C - tau)."""
