@@ -6,7 +6,9 @@ signs of both were alike. They are not if long scores have one sign only: if a r
 rows and a column is skewed to the right, rows beyond C have a positive residual and a large value, but below
 C there are rows of both sides of the column's mean. Then the loss is close to X(C) d, d the unit vector along
 which rows with large values of the column lie. Public bounds and released moments show this case: both the
-response and the column reach much farther from their means on one side than on the other. Intervals then
+response and the column reach much farther from their means on one side than on the other, and residuals are
+short enough that scores are beyond C only in rows far out. With longer residuals, scores of rows of both
+sides are beyond C, and the signed sum below C is a better guess of the loss. Intervals in this case
 allow for a bias of ``(X(C) + sd) |R d|/n``, R the influence of scores on coefficients, sd that of X(C).
 """
 
@@ -24,6 +26,12 @@ from privinf.typing import Floats
 RESPONSE_RATIO = 3.0
 COLUMN_RATIO = 2.5  # the same of a column
 COLUMN_REACH = 4.0  # and its distance to the farther bound, in standard deviations of the column
+LONGEST_RESIDUAL = (
+    15.0  # distance to the response's farther bound, in typical residuals, up to which it applies
+)
+# Length of a row with which a residual of that size is beyond C, relative to the longest row on the nearer
+# side of the column. Few rows are at the bound, so that less than 1 suffices.
+ROW_RATIO = 0.6
 NOTABLE_BIAS = 0.5  # standard errors from which on a note names the column
 ONE_SIDED = (
     "the values of {0!r} and of the response are far from their means on one side only, so clipping of large "
@@ -48,11 +56,13 @@ def one_sided_columns(rows: GlmRows, one_step: OneStepFit) -> list[int]:
     response = float(one_step.initial.theta @ mean)
     _, _, low, high = rows.response_units
     near, far = sorted((response - low, high - response))
-    if far < RESPONSE_RATIO * max(near, 0.0):
+    longest = far / one_step.initial.unit
+    if far < RESPONSE_RATIO * max(near, 0.0) or longest > LONGEST_RESIDUAL:
         return []
     sd = np.sqrt(np.maximum(np.diag(gram) / mass - mean**2, 1e-300))
     nearer, farther = (1.0 - np.abs(mean)) / sd, (1.0 + np.abs(mean)) / sd
     skewed = (farther >= COLUMN_REACH) & (farther >= COLUMN_RATIO * nearer)
+    skewed &= one_step.clip.high / longest >= ROW_RATIO * np.sqrt(1.0 + nearer**2)
     return [
         j
         for j, column in enumerate(rows.design.columns)

@@ -66,10 +66,13 @@ def test_without_noise_nothing_is_named():
 def one_step(**clip):
     values = {"low": 5.0, "high": 15.0, "ratio": 0.1, "weight": 1.06, "between": 900.0, "cut": 40.0}
     return SimpleNamespace(
-        clip=Clip(**values, **clip),
+        clip=Clip(**values | clip),
         influence=np.diag([2.0, 1.0]),
         initial=SimpleNamespace(
-            gram=np.array([[1.0, -0.8], [-0.8, 0.67]]), whitening=np.eye(2), theta=np.array([-0.8, 0.0])
+            gram=np.array([[1.0, -0.8], [-0.8, 0.67]]),
+            whitening=np.eye(2),
+            theta=np.array([-0.8, 0.0]),
+            unit=0.2,
         ),
         n=1_000,
     )
@@ -105,6 +108,10 @@ def test_responses_and_columns_that_reach_both_ways_and_indicators_are_left_out(
     assert one_sided_columns(rows_of(indicator=True), step) == []
     assert one_sided_columns(rows_of(bounds=(0.0, 1.0)), step) == []
     assert one_sided_columns(rows_of(), one_step(beyond=0.0)) == []
+    assert one_sided_columns(rows_of(), one_step(beyond=90.0, high=8.0)) == []
+    step.initial.unit = 0.1
+    assert one_sided_columns(rows_of(), step) == []
+    step.initial.unit = 0.2
     step.initial.gram = np.array([[1.0, -0.2], [-0.2, 0.1]])
     assert one_sided_columns(rows_of(), step) == []
 
