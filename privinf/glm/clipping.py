@@ -6,13 +6,16 @@ so the l2 sensitivity of all counts is sqrt k, and 1% of mu^2 buys noise of sd
 
 .. math:: s = \sqrt{k} / (0.1\,\mu)
 
-in every count. With z the normal quantile at 0.95^(1/k) (Sidak: noises are independent), all k lower bounds
-``(count - z s) / n`` hold simultaneously with probability 0.95, whatever the shares are. A caution is issued
-if such a bound is above 1%. It is false, of a share of at most 1%, in at most 5% of fits; where no value lies
-outside it needs noise of more than z s + n / 100, which is rarer by far (benchmarks/results/clipping.md).
+in every count. A count stands out of the noise if it is above z' s, with z' the normal quantile at
+0.99^(1/k) (Sidak: noises are independent): if no value is outside its bounds, any of the k counts stands out
+in 1% of fits (benchmarks/results/clipping.md). Such a count is a note of the summary. It is a warning if the
+estimated share is at least 1%, or if the values may move a coefficient (`privinf.results.outside_counts`).
+Undeclared codes of missing values are often 1% of the values, and a share of 1% far from the mean can move a
+coefficient by several standard errors.
 
-Values are counted only where a share of 5% is detected with probability 0.8, ``.04 n >= (z + 0.84) s``:
-elsewhere its budget would be wasted. The rule reads public numbers alone (n, k, mu).
+Values are counted only where a share of 5% is detected with probability 0.8, ``.04 n >= (z + 0.84) s`` with
+z the quantile at 0.95^(1/k): elsewhere its budget would be wasted. The rule reads public numbers alone (n, k,
+mu).
 
 Only the rows of one curator are counted. Over sites they are not, real or simulated: a site's
 policy may list the allowed statistics, and would refuse this one after most of the fit was charged.
@@ -33,27 +36,33 @@ from privinf.accounting import split_mu
 from privinf.glm.rows import GlmRows
 from privinf.glm.sums import GlmSums
 from privinf.inference.ends import at_an_end
+from privinf.results.outside_counts import LARGE_SHARE, OutsideCounts
 from privinf.schema import Numeric
 from privinf.typing import Floats
 from privinf.wire import Labels, Statistics
 
 COUNT_SHARE = 0.01  # share of mu^2 for the count
-CAUTION_SHARE = 0.01  # share of values outside above which a caution comes
 DETECTABLE_SHARE = 0.05  # share of values outside that must be detectable for the count to be released
-LEVEL = 0.95  # of the simultaneous lower bounds
+LEVEL = 0.95  # of the simultaneous lower bounds by which DETECTABLE_SHARE is detected
+QUIET = 0.99  # probability that no count stands out of the noise if no value is outside
 POWER = 0.8  # probability with which DETECTABLE_SHARE must be detected
 LABEL = Labels.VALUES_OUTSIDE
 
 
-def simultaneous_quantile(k: int) -> float:
-    """Return z: k independent normal variables are all below it with probability `LEVEL`."""
-    return float(ndtri(LEVEL ** (1.0 / k)))
+def simultaneous_quantile(k: int, level: float = LEVEL) -> float:
+    """Return z: k independent normal variables are all below it with probability `level`."""
+    return float(ndtri(level ** (1.0 / k)))
+
+
+def threshold(k: int, sd: float) -> float:
+    """Return the size above which one of k counts stands out of its noise of this `sd`; 0.5 without noise."""
+    return max(simultaneous_quantile(k, QUIET) * sd, 0.5)
 
 
 def is_detectable(n: int, k: int, mu: float) -> bool:
     """Return whether a count at a price of `mu` would detect a share of 5% outside the bounds."""
     sd = 0.0 if math.isinf(mu) else math.sqrt(k) / mu
-    return (DETECTABLE_SHARE - CAUTION_SHARE) * n >= (simultaneous_quantile(k) + float(ndtri(POWER))) * sd
+    return (DETECTABLE_SHARE - LARGE_SHARE) * n >= (simultaneous_quantile(k) + float(ndtri(POWER))) * sd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,15 +114,14 @@ class OutsideCount:
         """Release the count."""
         return sums.release_sum(*self.query)
 
-    def shares(self, release: Any, n: int) -> dict[str, float]:
-        """Return, by name, the shares outside whose simultaneous lower bound is above 1%; see the module."""
+    def counts(self, release: Any, n: int, leverage: Mapping[str, float]) -> OutsideCounts:
+        """Return the released numbers by name; of a column that is counted twice, the larger one."""
+        counts: dict[str, float] = {}
+        for name, count in zip(self.names, release.values, strict=True):
+            counts[name] = max(float(count), counts.get(name, -math.inf))
         sd = float(release.scale)
-        threshold = CAUTION_SHARE * n + simultaneous_quantile(len(self.names)) * sd
-        return {
-            name: min(float(count) / n, 1.0)
-            for name, count in zip(self.names, release.values, strict=True)
-            if count > threshold
-        }
+        largest = threshold(len(self.names), sd)
+        return OutsideCounts(counts=counts, sd=sd, threshold=largest, rows=n, leverage=leverage)
 
 
 def plain_numbers(rows: GlmRows) -> tuple[list[str], list[int]]:
@@ -154,6 +162,25 @@ def ends_of(
         )
     near = at_an_end(released, sds, low, high)
     return tuple(name for name, at in zip(names, near, strict=True) if at)
+
+
+def leverages(rows: GlmRows, means: Floats, squares: Floats, sd: float) -> dict[str, float]:
+    """Return, by name, the squared distance of a column's mean from its farther bound, over the variance.
+
+    Parameters
+    ----------
+    rows : GlmRows
+    means, squares : ndarray, shape (p,)
+        Released means of the columns and of their squares, in the units of `GlmRows`.
+    sd : float
+        Of the noise of a mean square; a variance of less than 2 `sd` counts as 2 `sd`.
+    """
+    names, columns = plain_numbers(rows)
+    low, high = (ends[columns] for ends in rows.limits)
+    center = np.clip(means[columns], low, high)
+    variances = np.maximum(squares[columns] - center**2, max(2.0 * sd, 1e-12))
+    ratios = np.maximum(high - center, center - low) ** 2 / variances
+    return dict(zip(names, ratios.tolist(), strict=True))
 
 
 def _is_number(rows: GlmRows, inputs: tuple[str, ...]) -> bool:

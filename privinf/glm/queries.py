@@ -19,7 +19,7 @@ import numpy as np
 from privinf.accounting.shares import part_of_mu
 from privinf.completeness import CompleteRows
 from privinf.federation import NoisySum
-from privinf.glm.clipping import OutsideCount, ends_of
+from privinf.glm.clipping import OutsideCount, ends_of, leverages
 from privinf.glm.rows import GlmRows
 from privinf.glm.sums import GlmSums
 from privinf.inference.tails import VISIBLE_SDS_BEFORE, Tail, best_clip, confirmed_tail, squared, tail_of
@@ -158,6 +158,8 @@ class LeastSquaresQueries:
         Its release.
     ends : tuple of str
         Columns whose mean the first release puts at an end of their bounds.
+    leverage : mapping of str to float
+        Of columns by the first release (`privinf.glm.clipping.leverages`).
     """
 
     sums: GlmSums
@@ -173,6 +175,7 @@ class LeastSquaresQueries:
     outside: OutsideCount | None = None
     counted: Any = None
     ends: tuple[str, ...] = ()
+    leverage: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def from_rows(
@@ -222,14 +225,19 @@ class LeastSquaresQueries:
             setattr(self, name, getattr(narrower, name))
 
     def detect_values_at_ends(self, moments: Floats, sd: float, weight: float) -> None:
-        """Store the columns whose means are at an end by the first release of (z, y); y has this weight."""
+        """Store columns whose means are at an end by the first release of (z, y), and leverages.
+
+        The response has this weight.
+        """
         constant = self.rows.design.constant
         p = self.p
         if constant is None or self.rows.weighted:
             return
         sd /= math.sqrt(2.0)  # the diagonal of the noise has twice the variance of other entries
         response = float(moments[constant, p]), sd / weight, *self.response
-        self.ends = ends_of(self.rows, moments[constant, :p], sd, response)
+        means, squares = moments[constant, :p], np.diag(moments)[:p]
+        self.ends = ends_of(self.rows, means, sd, response)
+        self.leverage = leverages(self.rows, means, squares, math.sqrt(2.0) * sd)
 
     @property
     def p(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -70,6 +70,7 @@ from privinf.results.context import Context, index_of
 from privinf.results.delegation import delegated
 from privinf.results.fit_statistics import FitStatistics
 from privinf.results.notes import Note, must_read, target_notes
+from privinf.results.outside_counts import OutsideCounts
 from privinf.results.paper_table import ratios
 from privinf.results.prediction import Prediction, Predictions, mean_response, predicted, warn_beyond
 from privinf.results.wald import NO_CONVERGENCE, Inference
@@ -183,6 +184,7 @@ class GlmSettings(TypedDict):
     missing: NotRequired[Missing]
     complete: NotRequired[dict[str, Any]]
     clipped: NotRequired[dict[str, float]]
+    outside_counts: NotRequired[dict[str, Any]]
     at_an_end: NotRequired[list[str]]
     measure_noise: NotRequired[dict[str, float]]
 
@@ -782,8 +784,8 @@ def named_results(estimate: Estimate, **context: Any) -> GLMResults:
 class FitDescription:
     """Description of a fit: model, method, options of the summary, its rounds, traffic and cost.
 
-    `clipped` has the shares of values that counts put outside their bounds, and `at_an_end` the columns whose
-    released mean is at an end of theirs.
+    `outside` has the counts of values outside their bounds, and `at_an_end` the columns whose released mean
+    is at an end of theirs.
     """
 
     model: str
@@ -792,8 +794,13 @@ class FitDescription:
     trajectory: Trajectory
     traffic: Traffic
     report: PrivacyReport
-    clipped: Mapping[str, float] = field(default_factory=dict)
+    outside: OutsideCounts | None = None
     at_an_end: tuple[str, ...] = ()
+
+    @property
+    def clipped(self) -> dict[str, float]:
+        """Large shares of values that counts put outside their bounds, by name."""
+        return {} if self.outside is None else self.outside.large_shares
 
     def context(self, rows: GlmRows, *notes: str | Note) -> dict[str, Any]:
         """Return the surroundings of the estimate; `notes` for the summary."""
@@ -808,8 +815,12 @@ class FitDescription:
             settings["missing"] = rows.missing
         if rows.complete is not None:
             settings["complete"] = rows.complete.settings()["complete"]
-        if self.clipped:
-            settings["clipped"] = dict(self.clipped)
+        counted: tuple[Note, ...] = ()
+        if self.outside is not None:
+            settings["outside_counts"] = self.outside.settings()
+            counted = (self.outside.note(),)
+            if self.clipped:
+                settings["clipped"] = self.clipped
         if self.at_an_end:
             settings["at_an_end"] = list(self.at_an_end)
         clipped = target_notes(self.report)
@@ -820,7 +831,7 @@ class FitDescription:
             "method": self.method,
             "options": self.options,
             "settings": settings,
-            "notes": (*clipped, *notes, self._tuning()),
+            "notes": (*clipped, *notes, self._tuning(), *counted),
         }
 
     def _tuning(self) -> str:

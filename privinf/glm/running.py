@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from privinf.glm.advice import (
     misfits,
     nonconvergence_reason,
 )
-from privinf.glm.clipping import LABEL, OutsideCount, ends_of
+from privinf.glm.clipping import LABEL, OutsideCount, ends_of, leverages
 from privinf.glm.convergence import Trajectory
 from privinf.glm.curved import GLMNewtonPath, OneStepRelease, fit_curved
 from privinf.glm.curved_sums import CurvedSums, Noisy
@@ -171,6 +172,7 @@ class FitRun:
         trajectory: Trajectory,
         outside_counts: NoisySum | None = None,
         ends: tuple[str, ...] = (),
+        leverage: Mapping[str, float] = MappingProxyType({}),
         **extra: str,
     ) -> FitDescription:
         """Return the description of the finished fit: options, trajectory, traffic and privacy report."""
@@ -187,9 +189,9 @@ class FitRun:
         options |= extra
         if (passes := getattr(server, "passes", None)) is not None:
             options["Passes over the table"] = str(passes)
-        clipped = {}
+        counts = None
         if self.outside is not None and outside_counts is not None:
-            clipped = self.outside.shares(outside_counts, self.all_rows.total)
+            counts = self.outside.counts(outside_counts, self.all_rows.total, leverage)
         return FitDescription(
             model=self.model,
             method=method,
@@ -199,7 +201,7 @@ class FitRun:
             report=PrivacyReport.from_entries(
                 entries, ledger=self.ledger, delta=self.delta, nobs=self.rows.total
             ),
-            clipped=clipped,
+            outside=counts,
             at_an_end=ends,
         )
 
@@ -330,7 +332,8 @@ def _run_curved(fit: FitRun) -> GLMResults:
     path = curved_path(outcome)
     method = f"Newton's method in whitened coordinates, {counted(path.length, 'round')}"
     ends = curved_ends(rows, outcome, queries.moment_sd)
-    description = fit.describe(method, path, final_counts, ends, **roles.described())
+    leverage = curved_leverages(rows, outcome, queries.moment_sd)
+    description = fit.describe(method, path, final_counts, ends, leverage, **roles.described())
     ratio = exposure_ratio(fit.all_rows.design, roles)
     extra = {}
     if isinstance(outcome, OneStepRelease):
@@ -367,7 +370,7 @@ def _run_least_squares(fit: FitRun, options: LeastSquaresOptions) -> GLMResults:
         fit = fit.counted(queries.rows.complete)
     path = path_of(one_step, queries.rows)
     method = "least squares by a one-step estimator"
-    description = fit.describe(method, path, queries.counted, queries.ends, **lines)
+    description = fit.describe(method, path, queries.counted, queries.ends, queries.leverage, **lines)
     return one_step_results(queries.rows, one_step, options, description)
 
 
@@ -442,6 +445,17 @@ def curved_ends(rows: GlmRows, outcome: OneStepRelease | GLMNewtonPath, sd: floa
         return ()
     second = (outcome.walk if isinstance(outcome, OneStepRelease) else outcome).second
     return ends_of(rows, second[constant], sd / math.sqrt(2.0))
+
+
+def curved_leverages(
+    rows: GlmRows, outcome: OneStepRelease | GLMNewtonPath, sd: float
+) -> Mapping[str, float]:
+    """Return the leverages of columns by the first release (`privinf.glm.clipping.leverages`)."""
+    constant = rows.design.constant
+    if constant is None:
+        return {}
+    second = (outcome.walk if isinstance(outcome, OneStepRelease) else outcome).second
+    return leverages(rows, second[constant], np.diag(second), sd)
 
 
 def _folder(

@@ -172,10 +172,11 @@ class SampleSums(Released):
         """The report on this release; `cumulative` is the ledger's."""
         return self.recorded
 
-    @property
-    def zero_to_one(self) -> bool:
-        """Whether the bounds of the first value are 0 and 1."""
-        return bool(len(self.middle)) and float(self.middle[0]) == float(self.half[0]) == 0.5
+    def ends_of(self, at: int) -> tuple[float, float]:
+        """Return the bounds of the value at a position; an end that rounding moved away from 0 is 0."""
+        middle, half = float(self.middle[at]), float(self.half[at])
+        low, high = (0.0 if abs(end) < 1e-12 * half else end for end in (middle - half, middle + half))
+        return low, high
 
     @property
     def complete(self) -> CompleteRows | None:

@@ -33,6 +33,7 @@ from privinf.results.notes import (
     sentence,
     with_imputation,
 )
+from privinf.results.outside_counts import OutsideCounts
 from privinf.schema import Design
 from privinf.schema.declared import Level, Numeric
 from privinf.typing import Floats
@@ -182,19 +183,38 @@ class Context:
         for text in texts:
             warn(text, ChangedTargetWarning)
         noted = [note.text for note in self.ranked]
-        new_notes = tuple(
-            Note(sentence(text), "must-read", CHANGED_TARGET) for text in texts if sentence(text) not in noted
-        )
+        notes = [Note(sentence(text), "must-read", CHANGED_TARGET) for text in texts]
+        notes += [Note(sentence(text), "must-read") for text in self._smaller_counts(estimate)]
+        new_notes = tuple(note for note in notes if note.text not in noted)
         return replace(self, notes=(*self.notes, *new_notes)) if new_notes else self
 
     def target_changes(self, estimate: Estimate) -> tuple[str, ...]:
         """Return the effects of bounds on the target of the coefficients, as texts of warnings."""
-        outcome = self.response if self.settings.get("family") == "binomial" else ""
-        codes = self._zero_to_one | {outcome} if outcome else self._zero_to_one
+        texts = self._clipped_texts({**self.settings, "clipped": self._clipped(estimate)})
         negative = self.settings.get("negative_times")
-        texts = clipped_texts(self.settings, codes, outcome)
         times = negative_times_texts(None if negative is None else tuple(negative), estimate.nobs)
         return (*texts, *times, *self.shifts(estimate))
+
+    def _clipped_texts(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        outcome = self.response if self.settings.get("family") == "binomial" else ""
+        codes = self._zero_to_one | {outcome} if outcome else self._zero_to_one
+        return clipped_texts(settings, codes, outcome)
+
+    def _clipped(self, estimate: Estimate) -> dict[str, float]:
+        """Return the shares of values outside their bounds that are large, or may move a coefficient."""
+        clipped = dict(self.settings.get("clipped", {}))
+        counts = OutsideCounts.from_settings(self.settings)
+        if counts is None or self.design is None:
+            return clipped
+        return counts.moving(self.design, estimate) | clipped
+
+    def _smaller_counts(self, estimate: Estimate) -> tuple[str, ...]:
+        """Return the texts on values outside their bounds that stand out of the noise without a warning."""
+        counts = OutsideCounts.from_settings(self.settings)
+        warned = self._clipped(estimate)
+        visible = {} if counts is None else counts.visible
+        smaller = {name: share for name, share in visible.items() if name not in warned}
+        return self._clipped_texts({**self.settings, "clipped": smaller, "at_an_end": ()}) if smaller else ()
 
     @property
     def _zero_to_one(self) -> frozenset[str]:

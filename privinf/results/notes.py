@@ -84,7 +84,7 @@ OUTSIDE_OUTCOME = (
     "[1, 2], and write I({} == 2) as the response in the formula"
 )
 OUTSIDE_STATUS = (
-    "according to noisy counts, about {:.0%} of the values of the status {!r} are neither 0 nor 1, and "
+    "according to noisy counts, about {} of the values of the status {!r} are neither 0 nor 1, and "
     "values above 1 counted as events: declare the two values of the status as levels, the event second"
 )
 AT_AN_END = (
@@ -291,6 +291,7 @@ def clipped_texts(
     no, and `outcome` is the response of a logistic fit.
     """
     shares = dict(settings.get("clipped", {}))
+    counts = settings.get("outside_counts", {})
     ends = settings.get("at_an_end", ())
     status = settings.get("hazards", {}).get("status")
     status_share = shares.pop(status, None)
@@ -302,18 +303,31 @@ def clipped_texts(
     outcome_share = coded.pop(outcome, None)
     texts = []
     if outcome_share is not None:
-        texts.append(OUTSIDE_OUTCOME.format(_of_values({outcome: outcome_share}), outcome))
-    texts += [OUTSIDE.format(_of_values(numbers))] if numbers else []
-    texts += [OUTSIDE_CODES.format(_of_values(coded))] if coded else []
+        texts.append(OUTSIDE_OUTCOME.format(_of_values({outcome: outcome_share}, counts), outcome))
+    texts += [OUTSIDE.format(_of_values(numbers, counts))] if numbers else []
+    texts += [OUTSIDE_CODES.format(_of_values(coded, counts))] if coded else []
     texts += [ALL_ALIKE.format(", ".join(map(repr, alike)))] if alike else []
     if status_share is not None:
-        texts.append(OUTSIDE_STATUS.format(float(status_share), status))
+        texts.append(OUTSIDE_STATUS.format(_percent(float(status_share)), status))
     return (*texts, *([AT_AN_END.format(names_at_end)] if names_at_end else []))
 
 
-def _of_values(shares: Mapping[str, float]) -> str:
-    """Return shares outside of bounds, one column or more, as the subject of a sentence."""
-    parts = [f"{float(share):.0%} of the values of {name!r}" for name, share in shares.items()]
+def _percent(share: float) -> str:
+    """Return a share in percent: with two digits below 2%."""
+    return f"{share:.0%}" if share >= 0.02 else f"{100.0 * share:.2g}%"
+
+
+def _of_values(shares: Mapping[str, float], counts: Mapping[str, Any]) -> str:
+    """Return shares outside of bounds, one column or more, as the subject of a sentence.
+
+    `counts` are those of `privinf.results.outside_counts`; files of earlier versions have none.
+    """
+    parts = []
+    for name, share in shares.items():
+        number = counts.get("counts", {}).get(name)
+        sd = f", standard error {counts['sd']:,.0f}" if counts.get("sd") else ""
+        of = "" if number is None else f" ({number:,.0f} of {counts['rows']:,}{sd})"
+        parts.append(f"{_percent(float(share))} of the values of {name!r}{of}")
     listed = f"{', '.join(parts[:-1])}{' and ' * (len(parts) > 1)}{parts[-1]}"
     return f"according to noisy counts, about {listed}"
 

@@ -32,7 +32,6 @@ from privinf.results.notes import (
     MISSING_LABEL,
     Note,
     clipped_fact,
-    clipped_texts,
     margins_fact,
     must_read,
     sentence,
@@ -637,7 +636,7 @@ def _verdict(result: FittedResult, flags: Flags) -> str:
         return "assume independent rows"
     if sampling_kind(result.cov_type) == "homoskedastic":
         return EQUAL_VARIANCE
-    if result._context.shifts(result.estimate) or clipped_texts(result._context.settings):
+    if result._context.target_changes(result.estimate):
         return "for clipped values"
     if result._context.imputed:
         return "for completed data"

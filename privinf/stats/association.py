@@ -44,6 +44,7 @@ from privinf.schema import Schema
 from privinf.stats import base
 from privinf.stats.groups import LEAST_RANK, complete_share_intervals, rank, score_interval
 from privinf.stats.means import laplace_tail
+from privinf.stats.values_at_bounds import values_at_bounds
 from privinf.typing import (
     Alternative,
     Calibration,
@@ -643,7 +644,11 @@ def pearsonr(
     first_sum = 0 if release.complete is None else 1
     means = release.sums[0, first_sum : first_sum + 2] / model.n
     sds = release.scale[first_sum : first_sum + 2] / model.n
-    near = base.warn_of(base.at_bound([repr(name) for name in names], means, sds))
+    at_bounds = [
+        values_at_bounds(name, (), means[j : j + 1], sds[j : j + 1], release.ends_of(j))
+        for j, name in enumerate(names)
+    ]
+    near = base.warn_of(tuple(caution for cautions, _ in at_bounds for caution in cautions))
     return base.StatResult(
         title="Correlation",
         release=release,
@@ -659,5 +664,10 @@ def pearsonr(
         effects={"r": row.estimate},
         effect_intervals={"r": base.ConfidenceInterval(row.low, row.high)},
         cautions=near,
-        ranked_notes=(Note(CLIPPED_PAIRS, "header"), weak, Note(DF_OF_PAIRS, "detail")),
+        ranked_notes=(
+            Note(CLIPPED_PAIRS, "header"),
+            weak,
+            *(note for _, notes in at_bounds for note in notes),
+            Note(DF_OF_PAIRS, "detail"),
+        ),
     )

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import product
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -30,9 +30,7 @@ from privinf.mechanisms.rows import Rows
 from privinf.mechanisms.samples import SampleQuery, SampleSums, release_sample, sample_rows
 from privinf.results.export import PortableTest, caution_kind, caution_kinds
 from privinf.results.notes import (
-    ALL_ALIKE,
     DROPPED_VALUE,
-    IF_OUTSIDE,
     IMPUTED_SAMPLE,
     IMPUTED_VALUE,
     IMPUTING,
@@ -60,10 +58,10 @@ from privinf.results.summary import (
 )
 from privinf.schema import Factor, Schema
 from privinf.schema.table import check_schema
+from privinf.stats.values_at_bounds import Cautions
 from privinf.typing import (
     Alternative,
     CountTarget,
-    Floats,
     Missing,
     NoiseChoice,
     Pair,
@@ -77,14 +75,6 @@ from privinf.wire import readable
 if TYPE_CHECKING:
     import pandas as pd
 
-# Where the mean is this near to an end of the bounds (in units of half their range), half of the values are
-# at most twice as far.
-AT_BOUND = 0.05
-MOSTLY_AT_BOUND = (
-    "at least half of the values of {} are beyond one of the public bounds, or less than 5% of the width of "
-    "the bounds away from it. Values beyond the bounds are clipped, which changes the mean. If you expect "
-    f"values beyond the bounds, {IF_OUTSIDE}"
-)
 NOT_A_SHARE = "column {!r} is not declared with two values: declare it with bounds (0, 1), or with two levels"
 NOT_LEVELS = (
     "column {0!r} is declared with bounds, and counts and groups need levels: declare its levels in the "
@@ -176,9 +166,6 @@ class SampleOptions(SpendingOptions):
     missing: Missing = "raise"
     noise: NoiseChoice = "auto"
     ledger: Ledger | None = None
-
-
-Cautions: TypeAlias = tuple[tuple[type[Warning], str], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -419,18 +406,6 @@ def public_levels(levels: object) -> list[Any] | None:
     if isinstance(levels, (str, bytes)) or not isinstance(levels, Iterable):
         raise SchemaError("levels= must list the public values of the column, as in levels=['no', 'yes']")
     return list(levels)
-
-
-def at_bound(names: Sequence[str], means: Floats, sds: Floats, *, zero_to_one: bool = False) -> Cautions:
-    """Return cautions about means so near a bound that most values must lie at it; units of half the range.
-
-    With d the mean distance from an end, at most half of the values are farther from it than 2 d (Markov).
-    `zero_to_one`: the bounds are 0 and 1, so that values beyond them are probably other codes of yes and no.
-    """
-    form = ALL_ALIKE if zero_to_one else MOSTLY_AT_BOUND
-    near = [1.0 - min(abs(mean), 1.0) + 2.0 * sd <= AT_BOUND for mean, sd in zip(means, sds, strict=True)]
-    texts = (form.format(name) for name, is_near in zip(names, near, strict=True) if is_near)
-    return tuple((ChangedTargetWarning, text) for text in texts)
 
 
 def of_imputation(missing: Missing) -> Cautions:

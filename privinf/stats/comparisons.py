@@ -34,6 +34,7 @@ from privinf.stats.groups import (
     contrast_set,
     contrast_weights,
     explained_shares,
+    groups_at_bounds,
     standardized_difference,
     welch,
 )
@@ -946,7 +947,7 @@ def _group_notes(release: SampleSums, clip: CoreClip | MeanClip | None) -> tuple
         name for name, count in zip(base.cell_names(release), model.N, strict=True) if count < 3.0 * model.a
     ]
     if clip is None:
-        target: tuple[str | Note, ...] = (Note(CLIPPED_GROUPS, "header"),)
+        target: tuple[str | Note, ...] = (Note(CLIPPED_GROUPS, "header"), *groups_at_bounds(release)[1])
     elif isinstance(clip, CoreClip):
         target = (Note(clip.note(), "header"),)
     else:

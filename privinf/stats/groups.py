@@ -55,8 +55,10 @@ from privinf.errors import ArgumentError, ChangedTargetWarning
 from privinf.inference.noisy_variance import NoisyVariance, StandardizedMean, is_hidden
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleSums
+from privinf.results.notes import Note
 from privinf.stats import base
 from privinf.stats.quantiles import CoreClip
+from privinf.stats.values_at_bounds import values_at_bounds
 from privinf.typing import Flags, Floats, Integers, Label
 from privinf.validation import check_array
 
@@ -540,19 +542,25 @@ def contrast_weights(weights: Sequence[float] | Mapping[Label, float], groups: t
 
 
 def clip_cautions(release: SampleSums, clip: CoreClip | None) -> base.Cautions:
-    """Return cautions of values beyond a clip; without one of groups whose values seem to lie at a bound.
-
-    Counts that the noise hides give no caution.
-    """
+    """Return cautions of values beyond a clip; without one, of groups whose values seem to be at a bound."""
     if clip is not None:
         return ((ChangedTargetWarning, clip.caution()),) * clip.matters()
-    model = GroupModel.released(release)
+    return groups_at_bounds(release)[0]
+
+
+def groups_at_bounds(release: SampleSums) -> tuple[base.Cautions, tuple[Note, ...]]:
+    """Return cautions, and notes without a warning, of groups whose values seem to be at a bound.
+
+    Counts that the noise hides give none, nor do shares of a level.
+    """
     value = release.query.values[0]
+    if value in dict(release.ones):
+        return (), ()
+    model = GroupModel.released(release)
     counts = np.maximum(model.N, 1.0)
     sds = np.where(6.0 * model.a < model.N, math.sqrt(2.0) * model.a / counts, 1.0)
     groups = release.levels[0] if len(release.levels) == 1 else base.cell_names(release)
-    names = [f"{value!r} in group {group!r}" for group in groups]
-    return base.at_bound(names, model.S / counts, sds, zero_to_one=release.zero_to_one)
+    return values_at_bounds(value, groups, model.S / counts, sds, release.ends_of(0))
 
 
 def score_interval(count: Floats, n: int, sd: float | Floats, level: float) -> tuple[Floats, Floats]:

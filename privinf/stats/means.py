@@ -39,11 +39,12 @@ from privinf.inference.noisy_variance import NoisyVariance, StandardizedMean, is
 from privinf.inference.quantiles import MeanClip
 from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import Note
-from privinf.schema import Factor, Schema
+from privinf.schema import Schema
 from privinf.stats import base
 from privinf.stats.comparisons import GroupsResult, group_means
 from privinf.stats.groups import LARGEST_QUANTILE, quadratic_set
 from privinf.stats.quantiles import clipped_sums
+from privinf.stats.values_at_bounds import sample_at_bounds
 from privinf.typing import (
     Alternative,
     Calibration,
@@ -633,12 +634,8 @@ def _mean(
     release = request.release(
         SampleQuery(kind="one sample", values=(name,), label=Labels.MEAN.format(name=name))
     )
-    complete = release.complete
-    entry, n = (0, release.nobs) if complete is None else (1, complete.rows)
-    means, sds = release.sums[:, entry] / n, release.scale[entry : entry + 1] / n
-    share = isinstance(request.schema[name], Factor)
-    near = () if share else base.at_bound([repr(name)], means, sds, zero_to_one=release.zero_to_one)
-    return replace(described(release, level=level, target=target), cautions=base.warn_of(near))
+    cautions, _ = sample_at_bounds(release)
+    return replace(described(release, level=level, target=target), cautions=base.warn_of(cautions))
 
 
 @error_boundary
@@ -771,7 +768,8 @@ def _units(release: SampleSums) -> tuple[float, float]:
 def _notes(release: SampleSums, model: MeanModel | CompleteMeanModel) -> tuple[str | Note, ...]:
     middle, half = _units(release)
     clipped = Note(CLIPPED_MEAN.format(middle - half, middle + half), "header")
-    return (clipped, HIDDEN_VARIANCE) if model.sd == 0.0 and release.scale[0] > 0.0 else (clipped,)
+    hidden = (HIDDEN_VARIANCE,) if model.sd == 0.0 and release.scale[0] > 0.0 else ()
+    return (clipped, *hidden, *sample_at_bounds(release)[1])
 
 
 def deviation(release: SampleSums, level: float) -> tuple[float, float, float]:

@@ -24,10 +24,11 @@ from privinf.mechanisms.rows import refuse_dropping
 from privinf.mechanisms.samples import SampleQuery, SampleSums
 from privinf.results.notes import Note
 from privinf.results.summary import number
-from privinf.schema import Factor, Schema
+from privinf.schema import Schema
 from privinf.stats import base
-from privinf.stats.groups import GroupModel, clip_cautions
+from privinf.stats.groups import GroupModel, clip_cautions, groups_at_bounds
 from privinf.stats.means import MeanModel, laplace_quantile
+from privinf.stats.values_at_bounds import sample_at_bounds
 from privinf.typing import (
     Calibration,
     ColumnLike,
@@ -210,6 +211,7 @@ def _summed(release: SampleSums, intervals: base.IntervalOptions) -> SumsResult:
     cells = [np.clip(model.totals + shift, low, high) for shift in (0.0, -half, half)]
     rows = zip(names, cells[0], sds, cells[1], cells[2], strict=True)
     clipped = Note(CLIPPED_SUMS.format(middle - unit, middle + unit), "header")
+    _, at_bounds = groups_at_bounds(release) if groups else sample_at_bounds(release)
     return SumsResult(
         title="Sums of Groups" if groups else "Sum",
         release=release,
@@ -219,6 +221,7 @@ def _summed(release: SampleSums, intervals: base.IntervalOptions) -> SumsResult:
             clipped,
             Note(POPULATION_SUMS if intervals.sampling else TABLE_SUMS, "must-read"),
             *intervals.joint_notes(len(names)),
+            *at_bounds,
         ),
         target=intervals.target,
         simultaneous=intervals.simultaneous,
@@ -360,14 +363,11 @@ def sum(
         request, (value,) = base.request_columns({"a": a}, {"a": base.public_pair(bounds)}, options)
         label = Labels.TOTAL.format(name=value)
         release = request.release(SampleQuery(kind="one sample", values=(value,), label=label))
-        n = release.nobs
-        near = base.at_bound([repr(value)], release.sums[:, 0] / n, release.scale[:1] / n)
+        near, _ = sample_at_bounds(release)
     else:
         request, value, groups = base.request_by(a, by, bounds, levels, options)
         label = Labels.TOTAL.format(name=Labels.BY.format(values=value, groups=", ".join(groups)))
         release = request.release(SampleQuery(kind="groups", values=(value,), by=groups, label=label))
         near = clip_cautions(release, None)
-    if isinstance(request.schema[value], Factor):
-        near = ()  # shares are near a bound without any clipping
     result = _summed(release, intervals)
     return replace(result, cautions=base.warn_of(near))

@@ -12,10 +12,11 @@ import privinf as pi
 from privinf.accounting import calibrate_mu
 from privinf.errors import ChangedTargetWarning, SchemaError
 from privinf.federation import InProcessFederation, Site, SitePolicy
-from privinf.glm.clipping import LABEL, is_detectable, simultaneous_quantile
+from privinf.glm.clipping import LABEL, is_detectable, leverages, simultaneous_quantile, threshold
 from privinf.inference.ends import at_an_end
 from privinf.mechanisms.catalogue import SITE_OPS
 from privinf.mechanisms.statistics.block import SiteBlock
+from privinf.results.outside_counts import OutsideCounts
 
 N = 6000
 SPENT = {"epsilon": 1.0, "delta": 1e-6}
@@ -59,7 +60,9 @@ def test_a_fit_names_the_column_that_its_bounds_cut(model, formula, bounds, name
     assert fit.privacy.epsilon(1e-6) == pytest.approx(1.0, rel=1e-6)
     assert list(fit.privacy.releases["label"]).count(LABEL) == 1
     assert "not flagged" not in str(fit.summary())
-    assert [note.rank for note in fit.summary().ranked_notes if "outside their" in note.text] == ["must-read"]
+    assert [note.rank for note in fit.summary().ranked_notes if "outside their public" in note.text] == [
+        "must-read"
+    ]
     fit.save(tmp_path / "fit.npz")
     with pytest.warns(ChangedTargetWarning):
         again = pi.load_results(tmp_path / "fit.npz")
@@ -70,7 +73,7 @@ def test_a_fit_names_the_column_that_its_bounds_cut(model, formula, bounds, name
 def test_codes_1_and_2_of_a_column_with_the_bounds_0_and_1_are_named_with_the_remedy(model):
     """A check of the rows would be a release: the noisy count of clipped values shows the codes."""
     coded = table().assign(b=lambda rows: rows["b"] + 1.0)
-    with pytest.warns(ChangedTargetWarning, match=r"of 'b' are outside the bounds 0 and 1.*\[1, 2\]"):
+    with pytest.warns(ChangedTargetWarning, match=r"of 'b' \(.*\) are outside the bounds 0 and 1.*\[1, 2\]"):
         fit = fitted("b ~ age", model, rows=coded)
     assert "declare wider bounds" not in " ".join(told(fit))
     if model is pi.Logit:
@@ -95,7 +98,9 @@ def test_a_response_with_the_codes_1_and_2_is_fitted_as_the_warning_says():
 
 def test_a_column_between_0_and_1_that_is_cut_is_named_with_levels():
     coded = table().assign(b=lambda rows: rows["b"] + 1.0)
-    with pytest.warns(ChangedTargetWarning, match=r"values of 'b' are outside the bounds 0 and 1.*\[1, 2\]"):
+    with pytest.warns(
+        ChangedTargetWarning, match=r"values of 'b' \(.*\) are outside the bounds 0 and 1.*\[1, 2\]"
+    ):
         fitted("y ~ age + b", rows=coded)
 
 
@@ -104,6 +109,83 @@ def test_nothing_is_said_of_values_inside_their_bounds():
         fit = fitted(formula, model)
         assert told(fit) == []
         assert LABEL in set(fit.privacy.releases["label"])
+
+
+def with_codes(share: float, n: int = 40_000) -> pd.DataFrame:
+    """Return ages with an undeclared code of missing values, 999, in the first rows, and a response."""
+    rng = np.random.default_rng(1)
+    age = np.clip(rng.normal(45.0, 14.0, n), 18.0, 90.0)
+    y = np.clip(100.0 + 0.2 * age + rng.normal(0.0, 5.0, n), 40.0, 200.0)
+    return pd.DataFrame({"age": np.where(np.arange(n) < share * n, 999.0, age), "y": y})
+
+
+def outside_notes(fit) -> list[tuple[str, str]]:
+    return [
+        (note.rank, note.text)
+        for note in fit.summary(notes="all").ranked_notes
+        if "outside their" in note.text
+    ]
+
+
+def test_a_missing_code_in_one_percent_of_the_rows_is_a_warning():
+    """The count is above its noise, although the lower confidence limit of the share is below 1%."""
+    with pytest.warns(
+        ChangedTargetWarning, match=r"about 1\.\d% of the values of 'age' \(\d+ of 40,000, standard"
+    ):
+        fit = fitted("y ~ age", rows=with_codes(0.0125))
+    counts = OutsideCounts.from_settings(fit._context.settings)
+    sd = math.sqrt(2.0) / (0.1 * calibrate_mu(**SPENT))
+    assert counts.sd == pytest.approx(sd, rel=1e-6)
+    assert counts.threshold == pytest.approx(simultaneous_quantile(2, 0.99) * sd, rel=1e-6)
+    assert counts.counts["age"] == pytest.approx(500.0, abs=5.0 * sd)
+    (main,) = (text for rank, text in outside_notes(fit) if rank == "must-read")
+    assert "missing_codes=" in main
+    assert "for clipped values" in str(fit.summary())
+
+
+def test_a_small_share_is_a_warning_if_it_may_move_the_coefficient_and_a_note_otherwise(tmp_path):
+    rows = with_codes(0.005, 100_000)
+    with pytest.warns(ChangedTargetWarning, match=r"about 0\.\d+% of the values of 'age'"):
+        fitted("y ~ age", rows=rows)
+    unrelated = rows.assign(y=np.random.default_rng(2).normal(100.0, 5.0, len(rows)))
+    fit = fitted("y ~ age", rows=unrelated)
+    assert told(fit) == []
+    (text,) = (text for rank, text in outside_notes(fit) if rank == "must-read")
+    assert "of 100,000, standard error" in text
+    words = " ".join(str(fit.summary()).split())
+    assert text in words
+    assert "Wald intervals: see the notes" in words
+    fit.save(tmp_path / "fit.npz")
+    again = pi.load_results(tmp_path / "fit.npz")
+    assert outside_notes(again) == outside_notes(fit)
+
+
+def test_counts_within_the_noise_are_printed_on_request():
+    fit = fitted("y ~ age + k")
+    assert "outside their" not in str(fit.summary())
+    ((rank, text),) = outside_notes(fit)
+    assert rank == "detail"
+    assert all(f"'{name}' " in text for name in ("age", "k", "y"))
+    assert "standard error" in text
+
+
+def test_no_count_stands_out_in_99_percent_of_fits_without_a_value_outside():
+    rng = np.random.default_rng(0)
+    for k in (1, 3, 10):
+        share = (rng.normal(0.0, 5.0, (100_000, k)) > threshold(k, 5.0)).any(axis=1).mean()
+        assert share == pytest.approx(0.01, abs=0.0015)
+    assert threshold(3, 0.0) == 0.5
+
+
+def test_the_leverage_is_the_squared_distance_of_the_farther_bound_over_the_variance():
+    rows = with_codes(0.0)
+    fit = fitted("y ~ age", rows=rows, epsilon=math.inf)
+    leverage = OutsideCounts.from_settings(fit._context.settings).leverage["age"]
+    expected = (90.0 - rows.age.mean()) ** 2 / rows.age.var(ddof=0)
+    assert leverage == pytest.approx(expected, rel=1e-4)
+    model = pi.OLS.from_formula("y ~ age", rows, schema=pi.Schema(WIDE))
+    hidden = leverages(model._rows, np.zeros(2), np.zeros(2), 0.05)
+    assert hidden["age"] == pytest.approx(10.0, rel=0.5)
 
 
 def test_the_count_is_asked_only_where_five_percent_would_be_seen():

@@ -10,6 +10,7 @@ import privinf as pi
 from privinf.errors import ArgumentError, ChangedTargetWarning, SchemaError
 from privinf.stats.groups import GroupModel
 from privinf.stats.means import MeanModel
+from privinf.stats.values_at_bounds import values_at_bounds
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(5.0, 1.0, 300)
@@ -75,6 +76,69 @@ def test_values_that_are_merely_near_a_bound_or_hidden_are_not():
         pi.stats.mean(np.full(300, 10.0), bounds=(0, 10), mu=0.1, rng=0)
         pi.stats.mean((RNG.uniform(size=300) < 0.05).astype(float), bounds=(0, 1), mu=1.0, rng=0)
         pi.stats.ttest_ind(X, np.full(3, 10.0), bounds=(0, 10), mu=0.5, rng=0)
+
+
+def _costs(n: int = 6000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    costs = np.where(rng.uniform(size=n) < 0.12, np.minimum(rng.lognormal(7.0, 1.0, n), 50_000.0), 0.0)
+    return costs, np.repeat(["city", "coast", "north"], n // 3)
+
+
+def test_a_column_of_mostly_zeros_with_the_lower_bound_0_has_one_note_and_no_warning():
+    """Costs that are mostly 0 equal the bound: nothing is clipped, and wider bounds would only add noise."""
+    costs, groups = _costs()
+    missing = np.where(np.arange(len(costs)) % 20 == 0, np.nan, costs)
+    spent = {"bounds": (0, 50_000), "epsilon": 2.0, "delta": 1e-6, "rng": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one = pi.stats.mean(costs, **spent)
+        by = pi.stats.mean(missing, by=groups, levels=["city", "coast", "north"], missing="drop", **spent)
+        total = pi.stats.sum(costs, by=groups, levels=["city", "coast", "north"], **spent)
+        tested = pi.stats.anova_oneway(costs, groups, levels=["city", "coast", "north"], **spent)
+    for result in (one, by, by.pairwise(), total, tested):
+        texts = [note.text for note in result.summary(notes="all").ranked_notes]
+        (text,) = (text for text in texts if "At least half of the values" in text)
+        assert "above the lower bound 0 by less than 5%" in text
+        assert "wider bounds" not in text
+        assert result.cautions == ()
+    (text,) = (note.text for note in by.summary().ranked_notes if "At least half" in note.text)
+    assert "in groups 'city', 'coast' and 'north'" in text
+    assert "rows are complete" in by.summary().ranked_notes[0].text
+    assert "rows are complete" in str(by.summary()).replace("\n    ", " ")
+
+
+def test_groups_whose_values_are_all_below_the_bound_0_have_one_warning():
+    costs, groups = _costs()
+    with pytest.warns(ChangedTargetWarning) as found:
+        r = pi.stats.mean(
+            -costs - 1.0, by=groups, levels=["city", "coast", "north"], bounds=(0, 50_000), mu=1.0, rng=0
+        )
+    assert len(found) == len(r.cautions) == 1
+    assert "'city', 'coast' and 'north'" in r.cautions[0][1]
+    assert "Values below 0 are clipped to 0" in r.cautions[0][1]
+    with pytest.warns(
+        ChangedTargetWarning, match="in groups 'city', 'coast' and 'north' are beyond the upper bound 10"
+    ):
+        r = pi.stats.mean(
+            costs + 20.0, by=groups, levels=["city", "coast", "north"], bounds=(0, 10), mu=1.0, rng=0
+        )
+    assert len(r.cautions) == 1
+
+
+def test_a_rare_yes_is_not_taken_for_another_code():
+    """With the codes 1 and 2 all values are clipped to 1: a share of 1% of ones shows other values."""
+    rare = (np.arange(6000) % 100 == 0).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pi.stats.mean(rare, bounds=(0, 1), mu=1.0, rng=0)
+    with pytest.warns(ChangedTargetWarning, match="other codes of yes and no"):
+        pi.stats.mean(rare + 1.0, bounds=(0, 1), mu=1.0, rng=0)
+
+
+def test_many_groups_are_not_all_named():
+    names, means = [f"g{j}" for j in range(12)], np.full(12, -0.99)
+    ((_, text),), _ = values_at_bounds("x", names, means, np.full(12, 1e-3), (5.0, 10.0))
+    assert "'g7' and 4 more are beyond the lower bound 5" in text
 
 
 def test_standard_errors_at_a_bound_are_not_cut_to_nothing():

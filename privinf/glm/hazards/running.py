@@ -7,11 +7,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from privinf.accounting import Ledger
 from privinf.accounting.purposes import charged_for
 from privinf.errors import AlignmentError, NotAvailableError
 from privinf.federation.curator import TableByPasses
-from privinf.glm.clipping import ends_of
+from privinf.glm.clipping import ends_of, leverages
 from privinf.glm.convergence import Trajectory
 from privinf.glm.curved_sums import LEAST_SIZE, enough
 from privinf.glm.hazards.baseline import events_of
@@ -56,8 +58,9 @@ def run_hazards(
             fit = fit.counted(queries.complete)
         rows = replace(hazards.reported(), complete=queries.complete)
         path = Trajectory(params=outcome.path[-1], path=outcome.path, length=len(outcome.path) - 1, rounds=[])
-        ends = ends_of(rows, outcome.gram.mean[0, 1:], outcome.gram.sd / 2.0**0.5)
-        description = fit.describe(METHOD, path, counts, ends)
+        means, squares, sd = outcome.gram.mean[0, 1:], np.diag(outcome.gram.mean)[1:], outcome.gram.sd
+        ends = ends_of(rows, means, sd / 2.0**0.5)
+        description = fit.describe(METHOD, path, counts, ends, leverages(rows, means, squares, sd))
         description = replace(description, options=_options(hazards, outcome, description))
         events = events_of(outcome.baseline.cells)[0]
         measured = CellFacts(edges=hazards.edges, events=events, negative=queries.negative)
