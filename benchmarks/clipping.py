@@ -25,7 +25,7 @@ EPSILON, DELTA = 1.0, 1e-6
 ROWS, COLUMNS = (2_000, 5_000, 10_000, 15_000, 20_000, 50_000), (3, 5, 10, 20)
 SHARES = (0.005, 0.01, 0.02, DETECTABLE_SHARE)
 PAGE = Path(__file__).parent / "results" / "clipping.md"
-CAUTIONS = ("lie outside their public bounds", "nearly all values of")
+CAUTIONS = ("their public bounds", "the same end of the bounds 0 and 1")
 
 
 def count_alone(n: int, k: int, draws: int, share: float, rng: np.random.Generator) -> float | None:
