@@ -44,7 +44,7 @@ from privinf.wire import Labels, Statistics
 COUNT_SHARE = 0.01  # share of mu^2 for the count
 DETECTABLE_SHARE = 0.05  # share of values outside that must be detectable for the count to be released
 LEVEL = 0.95  # of the simultaneous lower bounds by which DETECTABLE_SHARE is detected
-QUIET = 0.99  # probability that no count stands out of the noise if no value is outside
+SILENT_SHARE = 0.99  # of fits in which no count stands out of the noise if no value is outside
 POWER = 0.8  # probability with which DETECTABLE_SHARE must be detected
 LABEL = Labels.VALUES_OUTSIDE
 
@@ -56,7 +56,7 @@ def simultaneous_quantile(k: int, level: float = LEVEL) -> float:
 
 def threshold(k: int, sd: float) -> float:
     """Return the size above which one of k counts stands out of its noise of this `sd`; 0.5 without noise."""
-    return max(simultaneous_quantile(k, QUIET) * sd, 0.5)
+    return max(simultaneous_quantile(k, SILENT_SHARE) * sd, 0.5)
 
 
 def is_detectable(n: int, k: int, mu: float) -> bool:

@@ -25,7 +25,7 @@ from privinf.schema import Design
 
 SETTING = "outside_counts"
 LARGE_SHARE = 0.01  # share of values outside from which on a visible count is a warning
-NOTABLE_SHIFT = 0.25  # standard errors of a coefficient
+NOTABLE_MOVE = 0.25  # standard errors of a coefficient
 ALL_COUNTS = (
     "Noisy numbers of values outside their bounds, of {:,} values each (standard error {:,.0f}): {}. Noise "
     "can make these numbers negative."
@@ -97,7 +97,7 @@ class OutsideCounts:
             name: share
             for name, share in self.visible.items()
             if share * self.leverage.get(name, 0.0) * ratios.get(coefficients.get(name, ""), 0.0)
-            > NOTABLE_SHIFT
+            > NOTABLE_MOVE
         }
 
     def note(self) -> Note:

@@ -29,8 +29,8 @@ from privinf.typing import Flags, Floats
 # Where the mean is this near to an end of the bounds (in units of half their range), half of the values are
 # at most twice as far.
 AT_BOUND = 0.05
-CLEAR_SDS = 3.0  # sds of the noise above which a distance from an end is not noise alone
-MOST_NAMES = 8  # groups that a text names
+INSIDE_SDS = 3.0  # sds of the noise above which a distance from an end is not noise alone
+MOST_GROUPS = 8  # groups that a text names
 MOSTLY_AT_BOUND = (
     "at least half of the values of {} are beyond the {} bound {:g}, or less than 5% of the width of the "
     "bounds away from it. Values beyond the bounds are clipped, which changes the mean. If you expect values "
@@ -110,7 +110,7 @@ def sample_at_bounds(release: SampleSums) -> tuple[Cautions, tuple[Note, ...]]:
 def _some_inside(gaps: Floats, sds: Floats) -> bool:
     """Return whether some values are inside: the distances together exceed their noise."""
     weights = 1.0 / np.maximum(sds, 1e-12) ** 2
-    return bool((weights * gaps).sum() > CLEAR_SDS * np.sqrt(weights.sum()))
+    return bool((weights * gaps).sum() > INSIDE_SDS * np.sqrt(weights.sum()))
 
 
 def _named(value: str, groups: Sequence[object], chosen: Flags) -> str:
@@ -120,7 +120,7 @@ def _named(value: str, groups: Sequence[object], chosen: Flags) -> str:
         return repr(value)
     if len(names) == 1:
         return f"{value!r} in group {names[0]}"
-    shown = names[:MOST_NAMES]
+    shown = names[:MOST_GROUPS]
     more = len(names) - len(shown)
     last = f"{more} more" if more else shown.pop()
     return f"{value!r} in groups {', '.join(shown)} and {last}"
