@@ -30,7 +30,7 @@ from privinf.typing import Flags, Floats
 # at most twice as far.
 AT_BOUND = 0.05
 INSIDE_SDS = 3.0  # sds of the noise above which a distance from an end is not noise alone
-MOST_GROUPS = 8  # groups that a text names
+NAMED_GROUPS = 8  # groups that a text names
 MOSTLY_AT_BOUND = (
     "at least half of the values of {} are beyond the {} bound {:g}, or less than 5% of the width of the "
     "bounds away from it. Values beyond the bounds are clipped, which changes the mean. If you expect values "
@@ -120,7 +120,7 @@ def _named(value: str, groups: Sequence[object], chosen: Flags) -> str:
         return repr(value)
     if len(names) == 1:
         return f"{value!r} in group {names[0]}"
-    shown = names[:MOST_GROUPS]
+    shown = names[:NAMED_GROUPS]
     more = len(names) - len(shown)
     last = f"{more} more" if more else shown.pop()
     return f"{value!r} in groups {', '.join(shown)} and {last}"
