@@ -26,7 +26,7 @@ from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
 from privinf.inference.tails import HEAVY, HEAVY_TAIL
 from privinf.results.effects import LEAST_STRENGTH
-from privinf.results.notes import Note, must_read, ranked, sentence
+from privinf.results.notes import OUTLYING_WEIGHTS, Note, must_read, ranked, sentence
 from privinf.results.wald import NO_CONVERGENCE
 from privinf.schema import Design, Schema
 from privinf.schema.terms import Column, Contrast, Expression, Indicator, Piece, Plain
@@ -45,8 +45,9 @@ LONG_STEPS = (
 )
 NOTABLE_STEP_BIAS = 1.0  # standard errors from which on a note names the coefficient
 MISFIT_FAR_OUT = (
-    "outlying rows have less weight: if the mean is not logistic there, intervals of {} may miss the "
-    "unweighted regression by {:.1f} standard errors; use more rows, more budget or {}"
+    f"{OUTLYING_WEIGHTS}: intervals of {{}} are valid if the logistic model also holds for these rows. The "
+    "release does not show whether it does. If it does not, these estimates may differ from an unweighted "
+    "regression by about {:.1f} standard errors. To reduce this difference, use more rows, more budget or {}"
 )
 TIGHTER = "tighter bounds"
 # The same with bounds of columns, by the released moments.

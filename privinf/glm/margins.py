@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,27 +31,28 @@ from privinf.results.fitted import FittedResult
 from privinf.results.notes import Note, sentence
 from privinf.results.paper_table import (
     ERRORS,
-    FLAGGED,
     TEXT_ONLY,
     PaperTable,
     check_digits,
+    mark_sentences,
     privacy_note,
     row_digits,
     spread_of,
 )
 from privinf.results.prediction import PROBABILITY
-from privinf.results.rendering import FLAG_MARK, PrivateSummary, UnavailableOfEffects, coded_response
+from privinf.results.rendering import PrivateSummary, UnavailableOfEffects, coded_response
 from privinf.results.summary import (
     DOUBTED_LABEL,
-    MARKED_ABOVE,
     NOT_PRIVATE,
     RESPONSE_LABEL,
     WEAK_LABEL,
     allowed_bias,
     flags_of,
+    marks_legend,
     number,
     privacy_facts,
 )
+from privinf.results.summary import Flags as CoefficientFlags
 from privinf.schema import Design
 from privinf.schema.declared import Level
 from privinf.typing import AnyPath, Flags, Floats, Margins, MarginsMethod
@@ -127,8 +128,8 @@ class Remarks:
     ----------
     alarms : tuple of (str, str)
         Labels and values of rows at the head of the table that name flagged coefficients.
-    marked : tuple of str
-        Names of the flagged columns.
+    flags : Flags of `privinf.results.summary`
+        Flags of the fit, without the constant.
     warnings : tuple of str
         Warnings about the effects, as sentences.
     kinds : str
@@ -138,7 +139,7 @@ class Remarks:
     """
 
     alarms: tuple[tuple[str, str], ...] = ()
-    marked: tuple[str, ...] = ()
+    flags: CoefficientFlags = field(default_factory=CoefficientFlags)
     warnings: tuple[str, ...] = ()
     kinds: str = ""
     meaning: str = ""
@@ -149,7 +150,7 @@ class Remarks:
         sentences = [self.meaning] if self.meaning else []
         sentences += [f"Cautions: {self.kinds}."] if self.kinds else []
         sentences += [f"{label} {names}." for label, names in self.alarms]
-        return [*sentences, FLAGGED] if self.marked else sentences
+        return [*sentences, *mark_sentences([self.flags])]
 
 
 def remarks_of(result: FittedResult, constant: str, warnings: Sequence[str], meaning: str) -> Remarks:
@@ -161,7 +162,7 @@ def remarks_of(result: FittedResult, constant: str, warnings: Sequence[str], mea
         alarms += [(label, names)] if names else []
     return Remarks(
         alarms=tuple(alarms),
-        marked=tuple(name for name in flags.marked if name != constant),
+        flags=replace(flags, marks={name: mark for name, mark in flags.marks.items() if name != constant}),
         warnings=tuple(map(sentence, warnings)),
         kinds=caution_kinds(Export(result).cautions),
         meaning=meaning,
@@ -259,14 +260,14 @@ class MarginalEffects(UnavailableOfEffects):
         DataFrame
             One row per column. If effects may have a bias, which intervals and p-values allow for, the column
             ``bias bound`` has its largest size. If the fit has flagged coefficients, the column ``flag``
-            marks them by a dagger.
+            has their marks: a dagger, or a double dagger.
         """
         names = [LABELS[self.method], "Std. Err.", "z", "Pr(>|z|)", "Conf. Int. Low", "Cont. Int. Hi."]
         numbers = [self.margeff, self.margeff_se, self.tvalues, self.pvalues, self.conf_int(alpha)]
         frame = pd.DataFrame(np.column_stack(numbers), list(self.effects.names), names)
         if self.effects.precision.bias is not None:
             frame["bias bound"] = self.effects.precision.bias
-        marks = [FLAG_MARK * (name in self.remarks.marked) for name in self.effects.names]
+        marks = [self.remarks.flags.marks.get(name, "") for name in self.effects.names]
         return frame.assign(flag=marks) if any(marks) else frame
 
     def summary(self, alpha: float = 0.05) -> PrivateSummary:
@@ -291,7 +292,7 @@ class MarginalEffects(UnavailableOfEffects):
         rows = []
         for name, *numbers in self.summary_frame(alpha).iloc[:, :6].itertuples():
             cells = [number(value) for value in numbers]
-            cells[3] += FLAG_MARK * (name in self.remarks.marked)
+            cells[3] += self.remarks.flags.marks.get(name, "")
             rows.append((str(name), *cells))
         notes = [Note(text, "must-read") for text in self.remarks.warnings]
         notes += [Note(self.remarks.meaning, "table")] if self.remarks.meaning else []
@@ -304,7 +305,7 @@ class MarginalEffects(UnavailableOfEffects):
             tests=([], []),
             privacy=privacy_facts(self.report),
             notes=notes,
-            legend=MARKED_ABOVE if self.remarks.marked else "",
+            legend=marks_legend(self.remarks.flags.marks.values()),
         )
 
     @refuses(TEXT_ONLY)
@@ -416,7 +417,7 @@ class MarginalEffects(UnavailableOfEffects):
         for name, numbers in zip(self.effects.names, cells, strict=True):
             place = row_digits([spread_of(*numbers)], places)
             effect, error, low, high = (f"{number:.{place}f}" for number in numbers)
-            effect += FLAG_MARK * (name in self.remarks.marked)
+            effect += self.remarks.flags.marks.get(name, "")
             rows.append((name, effect, error, f"[{low}, {high}]"))
         of = "average over the records" if self.at == "overall" else f"at the {self.at} of the columns"
         on = self.response

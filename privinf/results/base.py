@@ -272,7 +272,7 @@ class Results(FittedResult, UnavailableAttributes):
             f"epsilon (delta={delta:g})": lambda result: f"{result.privacy.epsilon(delta):.4g}",
             **({"noise": lambda result: result.privacy.stamp} if self.privacy.stamp else {}),
             **({"Cautions": lambda result: caution_kinds(result.cautions)} if self.cautions else {}),
-            **({"Flagged": lambda result: flagged_names(result)} if flags_of(self).marked else {}),
+            **({"Flagged": lambda result: flagged_names(result)} if flags_of(self).marks else {}),
         }
 
     def to_maketables(self) -> TableEntry:
@@ -286,9 +286,9 @@ class Results(FittedResult, UnavailableAttributes):
         object
             Object with the methods that maketables calls, which return the coefficients and the properties of
             the fit. An estimated number of observations is marked *(est.)*, and the row *S.E. type* states
-            whether standard errors include the privacy noise. A dagger marks the coefficients that the
-            summary flags, and the last rows name them. If the intervals of the fit are from score tests, the
-            standard errors are missing, as in `to_latex`:
+            whether standard errors include the privacy noise. A dagger or a double dagger marks the
+            coefficients that the summary flags, and the last rows name them. If the intervals of the fit are
+            from score tests, the standard errors are missing, as in `to_latex`:
             ``coef_fmt="b:.3f* \n [ci95l:.3f, ci95u:.3f]"`` prints the intervals.
         """
         facts = dict(zip(GLANCE, self.glance().iloc[0], strict=True))
@@ -301,8 +301,8 @@ class Results(FittedResult, UnavailableAttributes):
         if has_score_intervals(self):
             facts["errors"] = SCORE_ERRORS
             coefficients["std_error"] = math.nan
-        marked = flags_of(self).marked
-        return TableEntry(coefficients, facts | flag_rows(self, marked), marked)
+        marks = flags_of(self).marks
+        return TableEntry(coefficients, facts | flag_rows(self, marks), marks)
 
     # ---- plots, pages and files
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +22,6 @@ from privinf.results.fitted import FittedResult
 from privinf.results.notes import counted_records
 from privinf.results.paper_table import (
     ERRORS,
-    FLAGGED,
     INTERVALS,
     LEAST_DIGITS,
     STAR_NOTE,
@@ -31,11 +30,12 @@ from privinf.results.paper_table import (
     check_paper_options,
     flag_marks,
     has_score_intervals,
+    mark_sentences,
     row_digits,
     spread_of,
     star_marks,
 )
-from privinf.results.rendering import FLAG_MARK, UnavailableOfComparison
+from privinf.results.rendering import FLAG_MARK, NOTE_MARK, UnavailableOfComparison
 from privinf.results.summary import ALL, Flags, flags_of
 from privinf.typing import AnyPath, Floats, PaperCells
 from privinf.wire import readable
@@ -75,7 +75,7 @@ UNKNOWN_CELL = "-"  # in place of an error or an interval that a fit does not ha
 MAKETABLES_FACTS = {"N": "records", "r2": "r_squared", "se_type": "errors"}
 # Rows of maketables that name the coefficients with a dagger: weakly identified ones, and others.
 WEAK_ROW = f"{FLAG_MARK} weakly identified"
-FLAGGED_ROW = f"{FLAG_MARK} flagged: see the summary"
+FLAGGED_ROW = f"{NOTE_MARK} not weak, but see the notes of the summary"
 # In place of the type of the standard errors, of fits whose intervals do not follow from them.
 SCORE_ERRORS = "none, intervals from score tests"
 
@@ -164,8 +164,8 @@ class Comparison(UnavailableOfComparison):
         summary.add_text("Standard errors (sampling and privacy noise together) in parentheses.")
         if any(map(_has_score_intervals, self.results.values())):
             summary.add_text(BY_SCORES.format(95))
-        if any(_flags(result).marked for result in self.results.values()):
-            summary.add_text(FLAGGED)
+        for text in mark_sentences(map(_flags, self.results.values())):
+            summary.add_text(text)
         for text in self._texts():
             summary.add_text(text)
         assumptions: dict[str, list[str]] = {}
@@ -348,7 +348,7 @@ class Comparison(UnavailableOfComparison):
                 note.append(f"Weakly identified in {fit}: {', '.join(weak.index)}.")
             if doubted := _flags(result).doubted:
                 note.append(f"The summary of {fit} has notes on {doubted}.")
-        note += [FLAGGED] if any(_flags(result).marked for result in self.results.values()) else []
+        note += mark_sentences(map(_flags, self.results.values()))
         return PaperTable(
             header=("", *map(str, self.results)),
             rows=rows,
@@ -414,22 +414,28 @@ class Comparison(UnavailableOfComparison):
 
 
 class MarkedNumber(float):
-    """The estimate of a flagged coefficient: a number as any other, which has a dagger in every format."""
+    """The estimate of a flagged coefficient: a number as any other, which has its mark in every format."""
 
-    __slots__ = ()
+    mark: str
+
+    def __new__(cls, value: float, mark: str) -> MarkedNumber:
+        """Return a number with a mark."""
+        number = super().__new__(cls, value)
+        number.mark = mark
+        return number
 
     def __format__(self, format_spec: str) -> str:
-        return f"{float.__format__(self, format_spec)}{FLAG_MARK}"
+        return f"{float.__format__(self, format_spec)}{self.mark}"
 
 
-def flag_rows(result: FittedResult, marked: Sequence[str]) -> dict[str, str]:
+def flag_rows(result: FittedResult, marks: Mapping[str, str]) -> dict[str, str]:
     """Return the rows of a table of maketables that name the coefficients with a dagger."""
-    weakness = result._inference.weakness.dropna().index
-    weak = [name for name in marked if name in weakness]
-    others = [name for name in marked if name not in weak]
-    named = ALL if len(others) == len(result.names) > 1 else ", ".join(others)
-    rows = {WEAK_ROW: ", ".join(weak), FLAGGED_ROW: named}
-    return {row: names for row, names in rows.items() if names}
+    rows = {}
+    for row, mark in ((WEAK_ROW, FLAG_MARK), (FLAGGED_ROW, NOTE_MARK)):
+        names = [name for name, its_mark in marks.items() if its_mark == mark]
+        if names:
+            rows[row] = ALL if len(names) == len(result.names) > 1 else ", ".join(names)
+    return rows
 
 
 @error_boundaries
@@ -445,8 +451,8 @@ class TableEntry:
         `Results.glance`, and what tables print: ``records`` (number of observations, a text with "(est.)" if
         noise hides it), ``errors`` (type of the standard errors, and whether they include privacy noise), and
         the rows that name flagged coefficients.
-    marked : tuple of str
-        Names of the flagged coefficients, which have a dagger.
+    marks : mapping of str to str
+        Marks of the flagged coefficients, by name: a dagger, or a double dagger.
 
     Notes
     -----
@@ -455,13 +461,16 @@ class TableEntry:
 
     coefficients: pd.DataFrame
     facts: Mapping[str, Any]
-    marked: tuple[str, ...] = ()
+    marks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def __maketables_coef_table__(self) -> pd.DataFrame:
         table = self.coefficients.set_index("term")[list(MAKETABLES)].rename(columns=MAKETABLES)
-        if self.marked:
-            estimates = [MarkedNumber(b) if name in self.marked else b for name, b in table["b"].items()]
+        if self.marks:
+            estimates = [
+                MarkedNumber(b, self.marks[name]) if name in self.marks else b
+                for name, b in table["b"].items()
+            ]
             table["b"] = pd.Series(estimates, table.index, dtype=object)
         return table
 
@@ -601,9 +610,9 @@ def _stacked(
     name: str, result: Any, numbers: Mapping[Any, _Numbers], formats: Mapping[Any, str]
 ) -> pd.Series[str]:
     cells = {}
-    flagged = _flags(result).marked
+    marks = _flags(result).marks
     for label, entry in numbers.items():
-        cells[label, 0] = formats[label] % entry.value + FLAG_MARK * (label in flagged)
+        cells[label, 0] = formats[label] % entry.value + marks.get(label, "")
         cells[label, 1] = entry.second_cell(formats[label]) or "(-)"
     return pd.Series(cells, name=name)
 

@@ -97,6 +97,8 @@ ALL_ALIKE = (
     "has other codes of yes and no, such as 1 and 2, declare its two values as levels, as in [1, 2]"
 )
 
+# Beginning of the warning of a logistic fit about the weights of its rows.
+OUTLYING_WEIGHTS = "outlying rows have less weight"
 ALL_EVENTS = (
     "hardly any record is censored. If the status has other codes than 0 and 1, such as 1 and 2, values "
     "above 1 counted as events: declare the two values of the status as levels, the event second"

@@ -19,7 +19,7 @@ from privinf.error_boundary import POSITIONAL, error_boundaries, error_boundary,
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.export import Export, caution_kinds
 from privinf.results.fitted import FittedResult
-from privinf.results.rendering import FLAG_MARK, UnavailableFormats, latex
+from privinf.results.rendering import FLAG_MARK, NOTE_MARK, UnavailableFormats, latex
 from privinf.results.summary import Flags, flags_of
 from privinf.storage.checksummed import save_bytes
 from privinf.typing import AnyPath, Floats, PaperCells
@@ -39,7 +39,14 @@ SCORE_INTERVALS = (
 )
 NO_INTERVALS = "Standard errors and intervals are not available{}."
 DOUBTED = "The summary has notes on: {}."
-FLAGGED = f"{FLAG_MARK} flagged as weakly identified or doubtful: see the summary."
+MARKED_WEAK = f"{FLAG_MARK} weakly identified: the privacy noise may hide the coefficient."
+# Of coefficients with a note that is not about noise, as the summary of the fit states.
+MARKED_NOTED = f"{NOTE_MARK} not weakly identified, but possibly biased: see the notes of the summary."
+# The same where the only such note is about the weights of a logistic fit.
+MARKED_WEIGHTED = (
+    f"{NOTE_MARK} not weakly identified, but possibly biased by the lower weight of outlying rows if the "
+    "model does not hold for these rows."
+)
 UNBOUNDED = "not available"
 NO_RATIO_CELLS = (
     "cells={!r} is not available, because tables of fits contain coefficients: use "
@@ -244,7 +251,7 @@ class PortablePaperTable(UnavailableFormats):
 class RatioFrame(pd.DataFrame):
     """Ratios and the ends of their intervals, as a DataFrame whose tables for papers state the privacy."""
 
-    _metadata: ClassVar[list[str]] = ["paper_head", "paper_note", "paper_marked"]
+    _metadata: ClassVar[list[str]] = ["paper_head", "paper_note", "paper_marks"]
     paper_head: str
     paper_note: str
 
@@ -354,7 +361,7 @@ class RatioFrame(pd.DataFrame):
         rows = []
         for name, ratio, low, high in self.itertuples():
             place = row_digits([spread_of(ratio, low=low, high=high)], places)
-            mark = FLAG_MARK * (name in self.paper_marked)
+            mark = self.paper_marks.get(name, "")
             rows.append((str(name), f"{ratio:.{place}f}{mark}", f"[{low:.{place}f}, {high:.{place}f}]"))
         return PaperTable(header=("", str(self.columns[0]), self.paper_head), rows=rows, note=self.paper_note)
 
@@ -373,7 +380,7 @@ def ratios(result: FittedResult, title: str, alpha: float) -> RatioFrame:
     note += caution_sentences(result, flags)
     object.__setattr__(frame, "paper_head", f"{level:g}% interval")
     object.__setattr__(frame, "paper_note", " ".join(note))
-    object.__setattr__(frame, "paper_marked", flags.marked)
+    object.__setattr__(frame, "paper_marks", dict(flags.marks))
     return frame
 
 
@@ -390,7 +397,17 @@ def caution_sentences(result: FittedResult, flags: Flags) -> list[str]:
     sentences = [f"Cautions: {caution_kinds(cautions)}."] if cautions else []
     sentences += [f"Weakly identified: {', '.join(weak.index)}."] if len(weak) else []
     sentences += [DOUBTED.format(flags.doubted)] if flags.doubted else []
-    return [*sentences, FLAGGED] if flags.marked else sentences
+    return [*sentences, *mark_sentences([flags])]
+
+
+def mark_sentences(several: Iterable[Flags]) -> list[str]:
+    """Return what the marks of a table mean, for its note; nothing if it has none."""
+    marked = [flags for flags in several if flags.marks]
+    noted = [flags for flags in marked if NOTE_MARK in flags.marks.values()]
+    sentences = [MARKED_WEAK] if any(FLAG_MARK in flags.marks.values() for flags in marked) else []
+    if noted:
+        sentences.append(MARKED_WEIGHTED if all(flags.weighted for flags in noted) else MARKED_NOTED)
+    return sentences
 
 
 def paper_table(
@@ -489,8 +506,8 @@ def star_marks(pvalues: Iterable[float]) -> list[str]:
 
 
 def flag_marks(marks: Sequence[str], names: Iterable[object], flags: Flags) -> list[str]:
-    """Return the marks at coefficients with a dagger at those that the summary flags."""
-    return [mark + FLAG_MARK * (name in flags.marked) for mark, name in zip(marks, names, strict=True)]
+    """Return the marks at coefficients with a dagger or a double dagger at those that the summary flags."""
+    return [mark + flags.marks.get(str(name), "") for mark, name in zip(marks, names, strict=True)]
 
 
 def privacy_note(report: PrivacyReport, records: str) -> str:

@@ -45,12 +45,15 @@ _LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "\u2020": r"\textdagger{}",
+    "\u2021": r"\textdaggerdbl{}",
 }
 
 
-# Of a coefficient whose interval the head of the summary flags: at its p-value in a summary, at its estimate
-# in tables for papers.
+# Of a coefficient that the head of the summary names: at its p-value in a summary, at its estimate in tables
+# for papers. The first is for weak identification, the second for a coefficient that the noise does not hide
+# but that a note is about, such as one on a possible bias.
 FLAG_MARK = "\u2020"
+NOTE_MARK = "\u2021"
 SEVERAL_PAIRS = "pvalue is not available, because there are {} pairs: pvalues has the p-value of each pair"
 # What spreadsheets take for a formula, and numbers, which begin with a sign too.
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")
@@ -364,10 +367,10 @@ def _table_lines(header: Sequence[str], rows: Sequence[Row], width: int = 0) -> 
 def _even_marks(rows: Sequence[Row]) -> list[Row]:
     """Return the cells, a space after each unmarked one of a column with marks: points are aligned."""
     columns = list(zip(*(row[1:] for row in rows), strict=True))
-    marked = [any(cell.endswith(FLAG_MARK) for cell in column) for column in columns]
+    marked = [any(cell.endswith((FLAG_MARK, NOTE_MARK)) for cell in column) for column in columns]
     return [
         tuple(
-            f"{cell} " if has_marks and not cell.endswith(FLAG_MARK) else cell
+            f"{cell} " if has_marks and not cell.endswith((FLAG_MARK, NOTE_MARK)) else cell
             for cell, has_marks in zip(row[1:], marked, strict=True)
         )
         for row in rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -30,13 +30,14 @@ from privinf.results.notes import (
     DROPPED_VALUE,
     IMPUTED_VALUE,
     MISSING_LABEL,
+    OUTLYING_WEIGHTS,
     Note,
     clipped_fact,
     margins_fact,
     must_read,
     sentence,
 )
-from privinf.results.rendering import FLAG_MARK, Fact, PrivateSummary, coded_response, shown_pvalue
+from privinf.results.rendering import FLAG_MARK, NOTE_MARK, Fact, PrivateSummary, coded_response, shown_pvalue
 from privinf.results.wald import STEEP
 from privinf.typing import Floats, SummaryNotes
 from privinf.validation import check_choice, check_flag, check_fraction
@@ -65,7 +66,8 @@ WEAK_LABEL = "Weak for:"
 DOUBTED_LABEL = "See notes for:"
 NO_CONVERGENCE = ("Convergence:", "NOT CONVERGED (see notes)")
 NO_ERRORS = ("Standard errors:", "none (see notes)")
-MARKED_ABOVE = f"{FLAG_MARK} flagged at the head of the table"  # what the mark at a p-value means
+# What marks at p-values mean.
+MARK_LEGENDS = {FLAG_MARK: "weakly identified", NOTE_MARK: "not weak, but see the notes"}
 ALL = "all coefficients"
 ALL_WEAK = "intervals of all coefficients (see notes)"
 MAINLY_WEAK = "intervals of all coefficients, mainly {} (see notes)"
@@ -231,7 +233,7 @@ def summarize(result: FittedResult, options: SummaryOptions) -> PrivateSummary:
             *_assumptions(result.privacy),
         ],
         printed=options.notes,
-        legend=MARKED_ABOVE if has_intervals and flags.marked else "",
+        legend=marks_legend(flags.marks.values()) if has_intervals else "",
     )
     for column in result._summary_columns():
         summary = summary.with_column(column)
@@ -250,14 +252,17 @@ class Flags:
         Coefficients that a note doubts for another reason, such as a misfit.
     columns : tuple of str
         Names of the coefficients that such a note is about.
-    marked : tuple of str
-        Names of all coefficients that are flagged for either reason, which tables mark.
+    marks : mapping of str to str
+        The mark in tables of each coefficient that is flagged for either reason, by name.
+    weighted : bool
+        Whether the only problem of coefficients that a note doubts is the lower weight of outlying rows.
     """
 
     weak: str = ""
     doubted: str = ""
     columns: tuple[str, ...] = ()
-    marked: tuple[str, ...] = ()
+    marks: Mapping[str, str] = field(default_factory=dict)
+    weighted: bool = False
 
 
 def flags_of(result: FittedResult, labels: Mapping[str, str] = MappingProxyType({})) -> Flags:
@@ -292,25 +297,37 @@ def flags_of(result: FittedResult, labels: Mapping[str, str] = MappingProxyType(
             doubts, doubted_jointly, _listed(doubted, labels), (ALL, MAINLY_DOUBTED if several else "")
         ),
         columns=doubted,
-        marked=_marked(result.names, (weak, weak_jointly, hidden), (doubts, doubted_jointly, list(doubted))),
+        marks=_marks(result.names, (weak, weak_jointly, hidden), (doubts, doubted_jointly, list(doubted))),
+        weighted=bool(doubts) and all(text.startswith(OUTLYING_WEIGHTS) for text in doubts),
     )
 
 
 def flagged_names(result: FittedResult) -> str:
     """Return the flagged coefficients for a cell of a table: their names, or all."""
-    marked = flags_of(result).marked
+    marked = flags_of(result).marks
     return ALL if len(marked) == len(result.names) > 1 else ", ".join(marked)
 
 
-def _marked(
-    names: tuple[str, ...], *kinds: tuple[Sequence[str], Sequence[str], Sequence[str]]
-) -> tuple[str, ...]:
-    """Return the flagged coefficients: of each kind its warnings, those of the whole fit, and named ones."""
-    flagged: set[str] = set()
-    for texts, jointly, named in kinds:
+def marks_legend(marks: Iterable[str]) -> str:
+    """Return what the marks of a table mean; empty if there is none."""
+    present = set(marks)
+    return ", ".join(f"{mark} {text}" for mark, text in MARK_LEGENDS.items() if mark in present)
+
+
+def _marks(
+    names: tuple[str, ...],
+    weak: tuple[Sequence[str], Sequence[str], Sequence[str]],
+    doubted: tuple[Sequence[str], Sequence[str], Sequence[str]],
+) -> dict[str, str]:
+    """Return the marks of flagged coefficients; of each kind its warnings, those of the whole fit, and names.
+
+    A weakly identified coefficient that a note doubts too has the mark of a weak one.
+    """
+    marks: dict[str, str] = {}
+    for mark, (texts, jointly, named) in ((NOTE_MARK, doubted), (FLAG_MARK, weak)):
         if texts:
-            flagged |= set(named if named and not jointly else names)
-    return tuple(name for name in names if name in flagged)
+            marks |= dict.fromkeys(named if named and not jointly else names, mark)
+    return {name: marks[name] for name in names if name in marks}
 
 
 def _listed(names: Iterable[str], labels: Mapping[str, str]) -> str:
@@ -428,10 +445,7 @@ def _wald_table(
         total_errors,
         errors,
         [f"{statistic:.3f}" for statistic in result.tvalues],
-        [
-            f"{p:.3f}{FLAG_MARK * (name in flags.marked)}"
-            for name, p in zip(result.names, result.pvalues, strict=True)
-        ],
+        [f"{p:.3f}{flags.marks.get(name, '')}" for name, p in zip(result.names, result.pvalues, strict=True)],
         column(interval[:, 0]),
         column(interval[:, 1]),
     ]

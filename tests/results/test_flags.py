@@ -175,26 +175,33 @@ def test_flags_of_both_kinds_are_two_rows(misfit, monkeypatch):
         weak="intervals of all coefficients (see notes)",
         doubted="Intercept, income",
         columns=("Intercept", "income"),
-        marked=("Intercept", "income", "x"),
+        marks=dict.fromkeys(("Intercept", "income", "x"), "\u2020"),
+        weighted=True,
     )
     monkeypatch.setattr(inference, "other_warnings", [(MisfitWarning, "the whole fit")])
-    assert flags_of(misfit) == Flags(doubted="all coefficients", marked=("Intercept", "income", "x"))
+    assert flags_of(misfit) == Flags(
+        doubted="all coefficients", marks=dict.fromkeys(("Intercept", "income", "x"), "\u2021")
+    )
 
 
 @pytest.mark.filterwarnings("ignore::privinf.errors.MisfitWarning")
 def test_every_table_marks_the_p_values_and_stars_of_flagged_coefficients(misfit):
     text = str(misfit.summary())
     lines = {line.split()[0]: line for line in text.splitlines() if line}
-    assert all("\u2020" in lines[name] for name in ("Intercept", "income"))
-    assert "\u2020" not in lines["x"]
-    assert "\u2020 flagged at the head of the table" in text
-    assert "\u2020" in misfit.summary(slim=True, xname=["constant", "money", "x"]).as_html()
+    assert all("\u2021" in lines[name] for name in ("Intercept", "income"))
+    assert "\u2021" not in lines["x"]
+    assert "\u2021 not weak, but see the notes" in text
+    assert "\u2020" not in text  # the mark of weak coefficients
+    assert "\u2021" in misfit.summary(slim=True, xname=["constant", "money", "x"]).as_html()
     paper = misfit.to_latex(stars=True)
-    assert paper.count(r"\textdagger{}") == 3
-    assert r"\textdagger{} flagged as weakly identified or doubtful: see the summary" in paper
+    assert paper.count(r"\textdaggerdbl{}") == 3
+    assert (
+        r"\textdaggerdbl{} not weakly identified, but possibly biased by the lower weight of outlying"
+        in paper
+    )
     several = pi.compare({"first": misfit})
-    assert several.to_latex(stars=True).count(r"\textdagger{}") == 3
-    assert str(several.summary()).count("\u2020") == 3
+    assert several.to_latex(stars=True).count(r"\textdaggerdbl{}") == 3
+    assert str(several.summary()).count("\u2021") == 3
     row = next(line for line in str(summary_col([misfit], stars=True)).splitlines() if "Flagged" in line)
     assert row.split() == ["Flagged", "Intercept,", "income"]
 
@@ -203,7 +210,7 @@ def test_a_clean_fit_has_no_marks():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1.0, 1.0, 5000)
     fit = pi.MomentOLS(x + 0.3 * rng.normal(size=5000), x, bounds=[(-1, 1)], y_bounds=(-2, 2)).fit(**SPENT)
-    assert "\u2020" not in str(fit.summary())
+    assert not {"\u2020", "\u2021"} & set(str(fit.summary()))
     assert "textdagger" not in fit.to_latex(stars=True) + pi.compare([fit]).to_latex(stars=True)
     assert "Flagged" not in str(summary_col([fit]))
 
@@ -213,9 +220,9 @@ def test_a_clean_fit_has_no_marks():
 
 def test_a_warning_of_effects_does_not_name_the_constant(misfit):
     one, other = (type(misfit)(misfit.estimate, misfit._context) for _ in range(2))  # each warns once
-    with pytest.warns(MisfitWarning, match=r"get_margeff\(\): .* intervals of income may miss"):
+    with pytest.warns(MisfitWarning, match=r"get_margeff\(\): .* intervals of income are valid if"):
         one.get_margeff("mean")
-    with pytest.warns(MisfitWarning, match="intervals of Intercept, income may miss"):
+    with pytest.warns(MisfitWarning, match="intervals of Intercept, income are valid if"):
         other.conf_int()
 
 
@@ -226,16 +233,16 @@ def test_tables_of_effects_and_ratios_repeat_flags_and_cautions(misfit):
     assert summary.plain_facts["See notes for"] == "income"
     text = str(summary)
     lines = {line.split()[0]: line for line in text.splitlines() if line}
-    assert "\u2020" in lines["income"]
-    assert "\u2020" not in lines["x"]
-    assert "\u2020 flagged at the head of the table" in text
-    assert "intervals of income may miss" in words_of(text)
-    assert list(effects.summary_frame().flag) == ["\u2020", ""]
+    assert "\u2021" in lines["income"]
+    assert "\u2021" not in lines["x"]
+    assert "\u2021 not weak, but see the notes" in text
+    assert "intervals of income are valid if the logistic model also holds for these rows" in words_of(text)
+    assert list(effects.summary_frame().flag) == ["\u2021", ""]
     paper, odds = effects.to_latex(), misfit.odds_ratios().to_latex()
     for table in (paper, odds):
         assert "Cautions: Misfit." in table
-        assert "flagged as weakly identified or doubtful" in table
-        assert re.search(r"income & -?[0-9.]+\\textdagger", table)
+        assert "not weakly identified, but possibly biased by the lower weight of outlying rows" in table
+        assert re.search(r"income & -?[0-9.]+\\textdaggerdbl", table)
         assert not re.search(r"\bx & -?[0-9.]+\\textdagger", table)
     assert "See notes for: income." in paper
     assert "The summary has notes on: Intercept, income." in odds

@@ -100,7 +100,7 @@ def test_ratios_have_the_digits_of_their_intervals():
     frame = RatioFrame(
         [[1.00002, 1.00001, 1.00003], [2.0, 1.0, 4.0]], ["a", "b"], ["odds ratio", "low", "high"]
     )
-    for name, value in (("paper_head", "95% interval"), ("paper_note", ""), ("paper_marked", ())):
+    for name, value in (("paper_head", "95% interval"), ("paper_note", ""), ("paper_marks", {})):
         object.__setattr__(frame, name, value)
     (body, _) = cells_of(frame.to_latex())
     assert body == [["a", "1.000020", "[1.000010, 1.000030]"], ["b", "2.000", "[1.000, 4.000]"]]
@@ -409,7 +409,7 @@ def test_every_table_is_the_same_in_latex_html_and_word(exported, name, tmp_path
 def test_ratios_in_html_have_flags_and_cautions(exported):
     fit = exported["fit"]
     odds = fit.odds_ratios()
-    object.__setattr__(odds, "paper_marked", ("age",))
+    object.__setattr__(odds, "paper_marks", {"age": "\u2020"})
     page = ET.fromstring(odds.to_html(digits=2))
     rows = {row[0].text: row[1].text for row in page.findall("tbody/tr")}
     assert rows["age"] == f"{odds.loc['age'].iloc[0]:.2f}\u2020"
