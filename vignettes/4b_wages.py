@@ -19,6 +19,7 @@ import math
 import time
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,6 +27,7 @@ import pandas as pd
 from page import BLUE, FAINT, GREEN, INK, RED, Page, few
 
 import privinf as pi
+from privinf.errors import NotAvailableError
 from studies.data import acs_wages
 
 warnings.simplefilter("ignore")  # simulation noise is the subject here
@@ -339,11 +341,20 @@ def grid_table() -> pd.DataFrame:
         width = float((fit.bse[TARGETS] / OLS.bse[TARGETS]).mean())
         rows.append(
             row
-            | {"typical residual": f"{fit.residual_scale:.3f}"}
+            | {"typical residual": typical_residual(fit)}
             | found
             | {"width / least squares": f"{width:.2f}"}
         )
     return pd.DataFrame(rows)
+
+
+def typical_residual(fit: Any, digits: int = 3) -> str:
+    """Return the typical size of the residuals, or its bounds where the noise hides it."""
+    low, high = fit.residual_scale_bounds
+    try:
+        return f"{fit.residual_scale:.{digits}f}"
+    except NotAvailableError:
+        return f"{low:.2g} to {high:.2g}"
 
 
 def coding_table() -> pd.DataFrame:
@@ -358,7 +369,7 @@ def coding_table() -> pd.DataFrame:
         rows.append(
             [
                 name,
-                f"{fit.residual_scale:.4f}",
+                typical_residual(fit, 4),
                 rare,
                 int((abs(away) < NORMAL).sum()),
                 f"{np.sqrt(np.mean(away**2)):.1f}",
@@ -467,7 +478,7 @@ def wages_section() -> None:
         """
     )
     table(grid_table())
-    broken = [key for key, fit in GRID.items() if fit is not None and fit.residual_scale > 1.0]
+    broken = [key for key, fit in GRID.items() if fit is not None and fit.residual_scale_bounds[0] > 1.0]
     refused = [key for key, fit in GRID.items() if fit is None]
     say(
         f"""

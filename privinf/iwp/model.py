@@ -16,14 +16,16 @@ from privinf.fitting.covariances import NO_FACTOR, check_made
 from privinf.fitting.model import STATSMODELS, ReleaseModel, ReleaseModelOptions
 from privinf.fitting.rows import ModelRows
 from privinf.fitting.solve import MeasuresOfFit, fit_measures, release_report, with_covariance
+from privinf.inference.estimate import Estimate
 from privinf.inference.noisy_variance import is_hidden
+from privinf.inference.score_test import Identification
 from privinf.iwp.data import count_dispersion, largest_dispersion
 from privinf.iwp.equation import Correction, ExampleScores, check_loss, check_options, default_correction
 from privinf.iwp.example_sgd import fit_sgd
 from privinf.iwp.noise import distribution_of, examples_noise_model
-from privinf.iwp.results import IWPGLMResults, blocked_map
+from privinf.iwp.results import NO_INFLATION, IWPGLMResults, blocked_map
 from privinf.iwp.root import chosen_truncation, series_bias, solve_root
-from privinf.iwp.score_test import identification, noise_inflation
+from privinf.iwp.score_test import identification, noise_inflation, noise_inflation_interval
 from privinf.iwp.solving import (
     NUMERIC,
     WEIGHTS,
@@ -88,6 +90,10 @@ SCATTER = (
     "The variance of the counts is {:.3g} times (standard error {:.2g}) that of a Poisson "
     "model. Standard errors are valid in any case; intervals for new counts use this "
     "factor plus two of its standard errors."
+)
+INFLATION = (
+    "Noise inflation: the factor that corrects each record for its noise has mean 1 and a variance of {:.3g} "
+    "(95% interval {:.2g} to {:.2g}, which allows for the errors of the coefficients)."
 )
 SCATTER_LIMIT = (
     "The noise hides the variance of the counts: it is at most {:.3g} times that of a Poisson model. "
@@ -756,8 +762,11 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
         clean = solved.clean
         multinomial = self._loss == "multinomial"
         options = {"Loss": self._loss, "Correction": _described(settings), **solved.options}
+        strength = None if _biased(system) else identification(system, solved.estimate.params)
+        notes = _notes(release, system, solved.estimate.params)
         if self._loss in {"exponential", "poisson"} and settings["correction"] == "exact":
-            options["Noise inflation"] = f"{noise_inflation(system, solved.estimate.params):.3g}"
+            options["Noise inflation"], text = _inflation(system, solved.estimate, strength)
+            notes += (text,)
         if multinomial:
             levels = examples_noise_model(release)["label"]["levels"]
             options["Reference level"] = f"{release.design.response} = {levels[0]!r}"
@@ -775,7 +784,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
                 release=release,
                 system=system,
                 sampling_cov=None if clean is None else transform @ clean @ transform.T,
-                identification=None if _biased(system) else identification(system, solved.estimate.params),
+                identification=strength,
                 target="penalized" if settings["ridge"] > 0.0 else "population",
                 model=type(self).__name__,
                 method=solved.method,
@@ -783,7 +792,7 @@ class IWPGLM(ReleaseModel[ExampleModelOptions]):
                 settings=settings | _response_settings(release, multinomial) | _noise_settings(measures),
                 rsquared=None if measures is None else measures.rsquared,
                 scale=None if measures is None else measures.scale,
-                notes=_notes(release, system, solved.estimate.params),
+                notes=notes,
             ),
         )
 
@@ -814,6 +823,21 @@ def _biased(system: ExampleScores) -> bool:
         return not (system.data.noise_free.all() and system.data.unprotected_label)
     exact = system.loss == "quadratic" and system.truncation != 0
     return system.correction == "series" and bool(system.noise.any()) and not exact
+
+
+def _inflation(
+    system: ExampleScores, estimate: Estimate, strength: Identification | None
+) -> tuple[str, str]:
+    """Return the noise inflation of a fit as its summary prints it, and the note on it.
+
+    It is an exponential of the squared coefficients. In weak fits, whose coefficients have no standard
+    errors, it would be 0 or larger than 1e100 by chance, so it is not available there.
+    """
+    if estimate.cov is None or (strength is not None and strength.weak):
+        return "not available", NO_INFLATION
+    low, high = noise_inflation_interval(system, estimate.params, estimate.cov)
+    value = noise_inflation(system, estimate.params)
+    return f"{value:.3g}", INFLATION.format(value, low, high)
 
 
 def _notes(release: Release, system: ExampleScores, params: Floats) -> tuple[str | Note, ...]:

@@ -68,6 +68,10 @@ SCALES: Mapping[LossName, str] = {
 # Records times coefficients up to which a summary inverts the score test by default (about a second).
 QUICK = 20_000
 
+NO_INFLATION = (
+    "The noise inflation is an exponential of the squared coefficients, and the coefficients of this weak "
+    "fit are not reliable."
+)
 NO_SYSTEM = (
     "score tests and score intervals need the released rows, and this result was saved without them: compute "
     "them before you save a result, or save it with records=True"
@@ -461,10 +465,18 @@ class IWPGLMResults(Results):
         """Relative variance that the noise adds to corrected exponentials, exp(theta'S theta) - 1.
 
         It is 0 for losses other than the exponential and the Poisson loss.
+
+        Raises
+        ------
+        NotAvailableError
+            The fit is weak, so its coefficients have no standard errors.
         """
         system = self._inference.system
         if self.loss not in {"exponential", "poisson"} or system.correction != "exact":
             return 0.0
+        strength = self._inference.context.identification
+        if self._estimate.cov is None or (strength is not None and strength.weak):
+            raise NotAvailableError(f"variance_inflation is not available. {NO_INFLATION}")
         return noise_inflation(system, self._inference.scaled_params)
 
     @property

@@ -11,7 +11,7 @@ from scipy import linalg
 from scipy.special import ndtr
 
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
-from privinf.inference.estimate import is_positive_definite
+from privinf.inference.estimate import is_positive_definite, upper_quantile
 from privinf.inference.linear_scores import CHI_SQUARE, kept_columns
 from privinf.inference.score_sets import COLLINEAR_SCORES, Restriction
 from privinf.inference.score_test import THRESHOLD, Identification, ScoreTestResult
@@ -23,6 +23,7 @@ from privinf.validation import check_array
 # The scores of the exponential corrections have a lognormal factor; the mean of n of them is normal enough
 # for a test only while its skewness, that of one over root n, is small.
 LARGEST_SKEWNESS = 0.1
+LARGEST_EXPONENT = 700.0  # largest number whose exponential is a double
 # The conditional score fades as theta'S theta grows: about 2 Phi(-root(s)/2) of the records keep a residual.
 # Nuisance coefficients are estimated from those; few of them cost level (simulated with an intercept
 # and a covariate: 5.2% at 1,360, 5.6% at 1,010, 6.3% at 630, 6.6% at 260).
@@ -244,7 +245,44 @@ def noise_inflation(system: ExampleScores, theta: Floats) -> float:
 
     **Privacy.** Post-processing.
     """
-    return math.expm1(min(_exponent(system, theta), 700.0))
+    return math.expm1(min(_exponent(system, theta), LARGEST_EXPONENT))
+
+
+def noise_inflation_interval(
+    system: ExampleScores, theta: Floats, cov: Floats, alpha: float = 0.05
+) -> tuple[float, float]:
+    r"""Return an interval of level ``1 - alpha`` for ``exp(theta'S theta) - 1``.
+
+    Parameters
+    ----------
+    system : ExampleScores
+    theta : (p,) array
+    cov : (p, p) array
+        Covariance of theta.
+    alpha : float
+
+    Returns
+    -------
+    (float, float)
+
+    Notes
+    -----
+    With ``g = sqrt(theta'S theta)``, the standard error of g is ``sqrt(d'cov d)`` with the gradient
+    ``d = S theta / g``. The ends are those of g plus and minus its normal quantile, at least 0, in the place
+    of g. At theta = 0, where g has no gradient, d is the root of S of the column with the largest error.
+
+    **Privacy.** Post-processing.
+    """
+    noise = system.data.noise
+    size = math.sqrt(float(noise @ theta**2))
+    if size > 0.0:
+        gradient = noise * theta / size
+        error = math.sqrt(max(float(gradient @ cov @ gradient), 0.0))
+    else:
+        error = math.sqrt(max(float((noise * np.diag(cov)).max()), 0.0))
+    half = float(upper_quantile(alpha / 2.0)) * error
+    low, high = max(size - half, 0.0), size + half
+    return math.expm1(min(low**2, LARGEST_EXPONENT)), math.expm1(min(high**2, LARGEST_EXPONENT))
 
 
 def no_central_limit(system: ExampleScores, theta: Floats, *, nuisances: bool) -> str:

@@ -29,6 +29,7 @@ from scipy.optimize import brentq
 
 from privinf.accounting.shares import part_of_rho
 from privinf.errors import ArgumentError, NotAvailableError
+from privinf.inference.noisy_variance import is_hidden
 from privinf.lasso.bootstrap import PrivateDraws, bootstrap_draws
 from privinf.lasso.debiasing import COLUMN_NOISE, DebiasedFit
 from privinf.lasso.fit import SparseFit, error_variance
@@ -247,7 +248,8 @@ class NoiseVariance:
     ----------
     value : float
     noise_sd : float
-        Sd of what the noise of the release adds; the sampling error is not in it.
+        Sd of what the noise adds, that of the release and that of the coefficients; the sampling error is not
+        in it.
     clip : float
         R, units of the response.
     """
@@ -389,18 +391,24 @@ def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVarianc
     Raises
     ------
     NotAvailableError
-        Nothing is left after the correction for the noise of the coefficients.
+        The variance is below two sds of its noise.
 
     Notes
     -----
     **Privacy.** Spends `rho`.
 
-    Residuals are those of all selected columns. The noise of their m coefficients adds about m t^2 to the
-    mean square, t the noise in whitened coordinates, and fitting them takes the share m/N away: both are
-    undone.
+    Residuals are those of all selected columns. The noise of their m coefficients adds m t^2 to the mean
+    square on average, t the noise in whitened coordinates, and fitting them takes the share m/N away: both
+    are undone. What the noise of the coefficients adds is t^2 times a chi-square with m degrees of freedom,
+    so its sd is ``sqrt(2 m) t^2``.
+
+    Residuals are clipped at R, which is 2.5 times their typical size by the best estimate from the released
+    histogram (`TypicalSize`). The clip is undone for normal errors, whatever R is. But the noise of the
+    release grows as R^2, and much of the square is lost where R is far below the sd of the errors.
     """
     private = math.isfinite(rho)
-    clip = RESIDUAL_CLIP * fit.scale if private else math.inf
+    scale = sums.sizes[-1].typical_scale if sums.sizes else fit.scale
+    clip = RESIDUAL_CLIP * scale if private else math.inf
     noisy = sums.release(
         Statistics.SQUARED_RESIDUALS,
         sums.args(fit.selected, fit.selected_beta, residual_clip=min(clip, UNCLIPPED)),
@@ -412,12 +420,13 @@ def noise_variance(sums: SparseSums, fit: SparseFit, rho: float) -> NoiseVarianc
     square, slope = normal_variance(clipped_square, clip)
     freedom = 1.0 - selections / sums.n
     value = (square - selections * fit.step_sd**2) / freedom
-    if not value > 0.0:
+    release_sd = slope * sums.with_count(float(noisy.mean_sd), clipped_square)
+    sd = math.hypot(release_sd, math.sqrt(2.0 * selections) * fit.step_sd**2) / freedom
+    if not value > 0.0 or is_hidden(value, sd):
         raise NotAvailableError(
             "the noise hides the variance of the errors: pass a larger share of the budget for this "
             "variance, extra_shares={'noise_variance': ...}"
         )
-    sd = slope * sums.with_count(float(noisy.mean_sd), clipped_square) / freedom
     return NoiseVariance(value, sd, clip)
 
 

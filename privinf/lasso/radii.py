@@ -66,6 +66,8 @@ ONE_SD = 0.6827  # probability that a normal residual is below one sd
 FALSE_CELLS = 0.001  # chance that a cell without records is taken for one with some, over all cells
 # Largest unit of clips, in middles of |r|: tails without a variance would drown selections in noise.
 MOST_SPREAD = 3.0
+DOUBTED = 0.05  # chance that the typical size of residuals is outside the bounds stated for it
+KNOWN_WITHIN = 2.0  # a typical size is known if both of its bounds are within this factor
 TWO_CELLS = 0.9  # share of all residuals in two cells from which on a response is taken to have two values
 # A Gram matrix shrinks rows to |x|^2 <= 1.4 k: k columns in units of their sizes have |x|^2 = k on average.
 GRAM_ROOM = 1.4
@@ -281,6 +283,73 @@ def scale_of_squares(mean: float, bound: float) -> float:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypicalSize:
+    """The 68% point of abs(r) from a noisy histogram, with bounds for its noise.
+
+    Attributes
+    ----------
+    value : float
+    low, high : float
+        Bounds that contain the 68% point of these rows with a probability of at least 95%; 0 and infinity
+        where the noise leaves none.
+
+    Notes
+    -----
+    K cells have the counts c with noise of sd s, and the sum of the true counts is the public n. The
+    released count of the first k cells, conditioned on this sum, is
+
+        ``S_k = c_1 + ... + c_k - (k/K) (c_1 + ... + c_K - n)``,
+
+    with noise of variance ``s^2 k (1 - k/K)``. If n was itself released with an error of sd t, the error of
+    ``S_k - 0.68 n`` has the additional variance ``(k/K - 0.68)^2 t^2``. The true counts of the first k cells
+    are nondecreasing in k. The 68% point is in cell k if the true count of the first k - 1 cells is at most
+    0.68 n and that of the first k cells is at least 0.68 n. Each of the two is tested at the level 2.5%. The
+    bounds are the ends of the first and of the last cell that pass both tests, so they fail with a
+    probability of at most 5%, whatever the distribution of the residuals.
+
+    `value` is where the isotonic regression of the S_k crosses 0.68 n: it is the cell after the k with the
+    smallest ``(S_1 - 0.68 n) + ... + (S_k - 0.68 n)``, interpolated geometrically.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def known(self) -> bool:
+        """Whether both bounds are within a factor of 2 of the value."""
+        return self.high <= KNOWN_WITHIN * self.value and self.low >= self.value / KNOWN_WITHIN
+
+    @classmethod
+    def from_counts(cls, counts: NoisySum, edges: Floats, rows_sd: float = 0.0) -> TypicalSize:
+        """Return the 68% point of counts below the first edge, between edges and above the last one."""
+        below = np.arange(1.0, len(edges) + 1.0) / len(counts.values)
+        sums = np.cumsum(counts.values)
+        excess = sums[:-1] - below * (sums[-1] - counts.rows) - ONE_SD * counts.rows
+        noise = counts.scale**2 * len(counts.values) * below * (1.0 - below)
+        sd = np.sqrt(noise + ((below - ONE_SD) * rows_sd) ** 2)
+        half = upper_quantile(DOUBTED / 2.0) * sd
+        # The last cell has no end below which all rows are counted, the first none below it.
+        possible = np.append(excess + half >= 0.0, True) & np.append(True, excess - half <= 0.0)
+        cells = np.flatnonzero(possible)
+        cell = int(np.argmin(np.append(0.0, np.cumsum(excess))))
+        return cls(
+            value=_crossing(edges, excess, cell),
+            low=float(edges[cells[0] - 1]) if len(cells) and cells[0] > 0 else 0.0,
+            high=float(edges[cells[-1]]) if len(cells) and cells[-1] < len(edges) else math.inf,
+        )
+
+
+def _crossing(edges: Floats, excess: Floats, cell: int) -> float:
+    """Return where the excess at the edges crosses 0 in a cell, at its one end where it has no other."""
+    if cell == 0 or cell == len(edges):
+        return float(edges[0] if cell == 0 else edges[-1])
+    before, after = excess[cell - 1], excess[cell]
+    share = 0.0 if after == before else -before / (after - before)
+    return float(edges[cell - 1] * (edges[cell] / edges[cell - 1]) ** share)
+
+
 @dataclass(frozen=True, slots=True)
 class ResidualSizes:
     """Summary of one noisy histogram of abs(r).
@@ -294,11 +363,15 @@ class ResidualSizes:
     far : float
         The end of the farther cell, if all but a tenth is in two cells: the residuals of a response of two
         values. Else 0.
+    typical : TypicalSize
+        The 68% point again, with bounds and from all counts. Results state it. Clips are still in units of
+        `middle`, which uses the counts of smaller residuals alone.
     """
 
     middle: float
     spread: float
     far: float = 0.0
+    typical: TypicalSize | None = None
 
     @property
     def two_valued(self) -> bool:
@@ -311,18 +384,30 @@ class ResidualSizes:
 
         At most three times the middle: tails without a variance would drown selections and refit in noise.
         """
-        return max(self.middle, min(self.spread, MOST_SPREAD * self.middle))
+        return self._unit(self.middle)
+
+    @property
+    def typical_scale(self) -> float:
+        """The same with the 68% point from all counts."""
+        return self.scale if self.typical is None else self._unit(self.typical.value)
+
+    def _unit(self, middle: float) -> float:
+        return max(middle, min(self.spread, MOST_SPREAD * middle))
 
     @classmethod
-    def from_counts(cls, counts: NoisySum, edges: Floats) -> ResidualSizes:
-        """Return the summary of counts below the first edge, between edges and above the last one."""
+    def from_counts(cls, counts: NoisySum, edges: Floats, rows_sd: float = 0.0) -> ResidualSizes:
+        """Return the summary of counts below the first edge, between edges and above the last one.
+
+        `rows_sd` is the sd of the noise in the number of rows; 0 if it is public.
+        """
         threshold = upper_quantile(FALSE_CELLS / len(edges)) * counts.scale
         cells = np.where(counts.values > threshold, counts.values, 0.0) / counts.rows
         middles = np.concatenate([[0.0], np.sqrt(edges[1:] * edges[:-1]), edges[-1:]])
         two = np.sort(np.argsort(cells)[-2:])
         far = float(edges[min(int(two[-1]), len(edges) - 1)]) if cells[two].sum() > TWO_CELLS else 0.0
         middle = float(histogram_quantile(counts, edges, ONE_SD))
-        return cls(middle, math.sqrt(float(cells @ middles**2)), far)
+        typical = TypicalSize.from_counts(counts, edges, rows_sd)
+        return cls(middle, math.sqrt(float(cells @ middles**2)), far, typical)
 
 
 def mean_of_clipped(means: Floats, bound: float) -> tuple[Floats, Floats]:

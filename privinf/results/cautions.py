@@ -53,7 +53,7 @@ SILENT = frozenset(
             "mse_model",
             "mse_total",
         ),
-        *("centered_tss", "dispersion", "residual_scale", "alpha", "alpha_bse"),
+        *("centered_tss", "dispersion", "residual_scale", "residual_scale_bounds", "alpha", "alpha_bse"),
         # predicted means without their errors
         *("predict", "predict_sparse"),
         # inference by scores, which holds however strong the noise is

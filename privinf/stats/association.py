@@ -29,11 +29,12 @@ Kifer and Rogers (2017), "A new class of private chi-square hypothesis tests".
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats as distributions
+from scipy.optimize import brentq
 
 from privinf.accounting import Ledger
 from privinf.error_boundary import error_boundary
@@ -49,6 +50,7 @@ from privinf.typing import (
     Alternative,
     Calibration,
     ColumnLike,
+    Flags,
     Floats,
     Label,
     Missing,
@@ -63,6 +65,10 @@ from privinf.wire import Labels
 LEAST_MARGIN = 0.5  # least count of a level: p and q are at least .5/n
 TABLES = 9999  # simulated tables
 TABLE_STREAM = 11  # seed of these tables: the same release has the same p-value
+CRAMERS_V = "Cramer's V"
+EFFECT_TABLES = 499  # simulated tables at each V of the interval of Cramer's V
+EFFECT_STREAM = 13  # their seed: the same at each V, so that the inverted probabilities are smooth
+PRECISION = 1e-3  # of the ends of this interval, relative to the largest V
 # Sds of its noise that a variance must exceed; else the interval of a correlation is [-1, 1].
 HIDDEN_BELOW = 3.0
 GRID = 4001  # correlations at which the test is inverted
@@ -124,17 +130,28 @@ class TableModel:
             margins.append(share / share.sum(axis=-1, keepdims=True))
         return margins[0], margins[1]
 
-    def independence(self) -> tuple[Floats, Floats, Floats]:
-        """Return T, the sign of the first cell's excess, and chi-square corrected for the noise."""
+    def squared_association(self) -> Floats:
+        """Return chi-square over n, corrected for the noise, which may make it negative."""
         p, q = self.margins()
-        n = self.complete
-        E = self.X - n[..., None, None] * p[..., :, None] * q[..., None, :]
-        s2 = self.sd**2
+        E = self._excess(p, q)[0]
+        square = (E**2 / (p[..., :, None] * q[..., None, :])).sum(axis=(-2, -1))
+        cells = ((1.0 / p).sum(axis=-1) - p.shape[-1]) * ((1.0 / q).sum(axis=-1) - q.shape[-1])
+        return np.asarray((square - self.sd**2 * cells) / self.complete**2)
+
+    def _excess(self, p: Floats, q: Floats) -> tuple[Floats, Floats]:
+        """Return the counts less those of independent factors, and the sign of the first cell's excess."""
+        E = self.X - self.complete[..., None, None] * p[..., :, None] * q[..., None, :]
         sign = np.sign(E[..., 0, 0])
         for axis in (-1, -2):  # margins that were raised leave sums that are not 0
             E -= E.mean(axis=axis, keepdims=True)
-        pearson = (E**2 / (p[..., :, None] * q[..., None, :])).sum(axis=(-2, -1))
-        pearson -= s2 * ((1.0 / p).sum(axis=-1) - p.shape[-1]) * ((1.0 / q).sum(axis=-1) - q.shape[-1])
+        return E, sign
+
+    def independence(self) -> tuple[Floats, Floats]:
+        """Return T, and the sign of the first cell's excess."""
+        p, q = self.margins()
+        E, sign = self._excess(p, q)
+        n = self.complete
+        s2 = self.sd**2
         smaller_margin, larger_margin, F = (
             (p, q, E) if p.shape[-1] <= q.shape[-1] else (q, p, np.swapaxes(E, -1, -2))
         )
@@ -145,16 +162,21 @@ class TableModel:
         T = (F**2 / C).sum(axis=-1) - (larger_margin * F / C).sum(axis=-1) ** 2 / (larger_margin**2 / C).sum(
             axis=-1
         )
-        return T.sum(axis=-1), sign, np.maximum(pearson / n, 0.0)
+        return T.sum(axis=-1), sign
 
-    def simulate(self, draws: int = TABLES, stream: int = TABLE_STREAM) -> TableModel:
-        """Return tables of independent rows and columns with the released margins, noise included.
+    def simulate(
+        self, draws: int = TABLES, stream: int = TABLE_STREAM, shares: Floats | None = None
+    ) -> TableModel:
+        """Return simulated tables, noise included.
 
-        Their axis is the first; each of several tables side by side has its own draws.
+        Their axis is the first; each of several tables side by side has its own draws. `shares` are those of
+        the cells, of the shape of the tables; by default rows and columns are independent with the released
+        margins.
         """
         rng = np.random.default_rng(stream)
         (p, q) = self.margins()
-        shares = (p[..., :, None] * q[..., None, :]).reshape(*p.shape[:-1], -1)
+        shares = p[..., :, None] * q[..., None, :] if shares is None else shares
+        shares = shares.reshape(*p.shape[:-1], -1)
         if self.gaps is not None:
             complete = np.minimum(self.complete / self.n, 1.0)[..., None]
             shares = np.concatenate([shares * complete, 1.0 - complete], axis=-1)
@@ -309,8 +331,9 @@ def chi2_contingency(
 def independence(release: SampleSums, level: float) -> base.StatResult:
     """Return the test of independence of a released table; its rows are the cells' shares."""
     model = table_model(release)
-    T, _, pearson = model.independence()
+    T, _ = model.independence()
     r, c = model.X.shape
+    size, size_ends = cramers_v(model, level)
     names = release.query.by
     return base.StatResult(
         title="Test of Independence",
@@ -325,8 +348,80 @@ def independence(release: SampleSums, level: float) -> base.StatResult:
             null=f"{names[0]} and {names[1]} independent",
         ),
         ranked_notes=(DF_OF_TABLE,),
-        effects={"Cramer's V": min(math.sqrt(float(pearson / (model.complete * (min(r, c) - 1)))), 1.0)},
+        effects={CRAMERS_V: size},
+        effect_intervals={CRAMERS_V: base.ConfidenceInterval(*size_ends)},
     )
+
+
+def cramers_v(model: TableModel, level: float) -> tuple[float, tuple[float, float]]:
+    """Return Cramer's V of a table, corrected for the noise, and its interval of confidence level `level`.
+
+    With the margins p and q, ``V^2 = sum (P_ij - p_i q_j)^2/(p_i q_j)/(min(r, c) - 1)``. The released counts
+    over their sum, negative ones as 0, are shares p q' + D. The interval inverts the test of V along the
+    tables ``P(t) = p q' + t D``, which have the same margins and the V of t = 1 times t. At each t, tables
+    with these shares and the noise of the release are simulated. An end of the interval is the smallest
+    (largest) V at which the corrected chi-square of the release, or a larger (smaller) one, has the
+    probability ``(1 - level)/2``. So the interval allows for the sampling of chi-square under dependence,
+    its positive mean under independence and the noise.
+
+    - The upper end is 1 if the largest t without a negative share is not rejected.
+    - A chi-square below the median of independent tables counts as this median for the upper end: the
+      interval is not empty, and not short by chance.
+    - D has the noise of the counts, which is largest relative to rare cells, where it also moves chi-square
+      most. The intervals are therefore rather too wide where noise prevails.
+    """
+    r, c = model.X.shape
+    unit = float(min(r, c) - 1)
+    square = float(model.squared_association()) / unit
+    size = min(math.sqrt(max(square, 0.0)), 1.0)
+    independent, excess = _shares_and_excess(model)
+    slope = math.sqrt(float((excess**2 / independent).sum()) / unit)
+    falling = excess < 0.0
+    if not slope > 0.0:
+        return size, (0.0, 1.0)
+    largest = float((independent[falling] / -excess[falling]).min())
+    tail = (1.0 - level) / 2.0
+
+    def simulated(t: float) -> Floats:
+        shares = np.maximum(independent + t * excess, 0.0)
+        tables = model.simulate(EFFECT_TABLES, EFFECT_STREAM, shares / shares.sum())
+        return tables.squared_association() / unit
+
+    upper_square = max(square, float(np.median(simulated(0.0))))
+    low = _root(lambda t: _log_odds(simulated(t) >= square, tail), largest)
+    high = _root(lambda t: -_log_odds(simulated(t) <= upper_square, tail), largest)
+    return size, (min(low * slope, 1.0), 1.0 if high >= largest else min(high * slope, 1.0))
+
+
+def _log_odds(hits: Flags, probability: float) -> float:
+    """Return the log odds of the share of hits less those of a probability."""
+    count = float(np.count_nonzero(hits)) + 0.5
+    return math.log(count / (len(hits) + 1.0 - count)) - math.log(probability / (1.0 - probability))
+
+
+def _root(increasing: Callable[[float], float], largest: float) -> float:
+    """Return the root of an increasing function; 0 or `largest` if it is positive, or negative, between."""
+    if increasing(0.0) >= 0.0:
+        return 0.0
+    if increasing(largest) <= 0.0:
+        return largest
+    return float(brentq(increasing, 0.0, largest, xtol=PRECISION * largest))
+
+
+def _shares_and_excess(model: TableModel) -> tuple[Floats, Floats]:
+    """Return p q' and D of the shares p q' + D of the released counts, negative ones as 0."""
+    counts = np.maximum(model.X, 0.0)
+    total = max(float(counts.sum()), LEAST_MARGIN)
+    margins = []
+    for axis in (1, 0):
+        share = np.maximum(counts.sum(axis=axis), LEAST_MARGIN)
+        margins.append(share / share.sum())
+    independent = np.outer(*margins)
+    excess = counts / total - independent
+    # margins that were raised leave sums that are not 0
+    excess -= excess.sum(axis=1, keepdims=True) * margins[1]
+    excess -= excess.sum(axis=0, keepdims=True) * margins[0][:, None]
+    return independent, excess
 
 
 def request_table(

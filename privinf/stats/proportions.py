@@ -57,6 +57,7 @@ from privinf.typing import (
     Alternative,
     Calibration,
     ColumnLike,
+    Floats,
     Label,
     Missing,
     NoiseChoice,
@@ -500,7 +501,7 @@ def _of_tails(above: float, below: float, alternative: Alternative) -> float:
 
 
 def _arc(share: float) -> float:
-    return 2.0 * math.asin(math.sqrt(share))
+    return 2.0 * math.asin(math.sqrt(min(max(share, 0.0), 1.0)))
 
 
 def _two_shares(
@@ -521,7 +522,7 @@ def _two_shares(
     )
     model = table_model(release)
     simulated = model.simulate().independence()
-    (T, sign, _) = model.independence()
+    T, sign = model.independence()
     # A first group with more of the first outcome has the smaller share of the second.
     z = float(-sign * np.sqrt(T))
     drawn = -simulated[1] * np.sqrt(simulated[0])
@@ -564,4 +565,19 @@ def _two_shares(
             alternative=alternative,
         ),
         effects={COHENS_H: _arc(float(p[0])) - _arc(float(p[1]))},
+        effect_intervals={COHENS_H: arc_difference(p, (1.0 + low) / 2.0, (1.0 + high) / 2.0)},
     )
+
+
+def arc_difference(p: Floats, low: Floats, high: Floats) -> ConfidenceInterval:
+    """Return the interval of Cohen's h of two shares from their estimates and separate intervals.
+
+    With the arcs a of the shares, and l and u those of the ends, the ends of ``a_1 - a_2`` are ``a_1 - a_2 -
+    sqrt((a_1 - l_1)^2 + (u_2 - a_2)^2)`` and ``a_1 - a_2 + sqrt((u_1 - a_1)^2 + (a_2 - l_2)^2)`` (Zou and
+    Donner, 2008), within plus and minus pi.
+    """
+    arcs, lows, highs = (np.array([_arc(float(share)) for share in shares]) for shares in (p, low, high))
+    difference = float(arcs[0] - arcs[1])
+    below = math.hypot(arcs[0] - lows[0], highs[1] - arcs[1])
+    above = math.hypot(highs[0] - arcs[0], arcs[1] - lows[1])
+    return ConfidenceInterval(max(difference - below, -math.pi), min(difference + above, math.pi))

@@ -599,6 +599,28 @@ def test_summaries_say_what_an_analyst_must_know():
     assert r.variance_inflation == 0.0
 
 
+def test_the_noise_inflation_of_a_weak_fit_is_not_available():
+    """Previously 0, or up to 1e304, by chance; the true one is 0.4 here."""
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-1.0, 1.0, 3000)
+    y = np.minimum(rng.poisson(np.exp(0.5 + 0.5 * x)), 15).astype(float)
+    rows = {"y": y, "x": x}
+    schema = pi.Schema({"y": (0, 15), "x": (-1, 1)})
+    weak = pi.IWPGLM.from_formula("y ~ x", rows, schema=schema, loss="poisson").fit(
+        epsilon=1.0, delta=1e-6, rng=0
+    )
+    assert "Noise inflation: not available" in words_of(weak)
+    assert "coefficients of this weak fit are not reliable" in words_of(weak, notes="all")
+    with pytest.raises(errors.NotAvailableError, match="variance_inflation is not available"):
+        weak.variance_inflation
+    strong = pi.IWPGLM.from_formula("y ~ x", rows, schema=schema, loss="poisson").fit(
+        epsilon=30.0, delta=1e-6, rng=0
+    )
+    text = words_of(strong, notes="all")
+    assert f"Noise inflation: {strong.variance_inflation:.3g}" in text
+    assert "95% interval" in text
+
+
 def test_biased_fits_claim_no_trust():
     y, X = data()
     release = pi.IWPGLM(y, X, radius=RADIUS).release(epsilon_x=16.0, epsilon_y=4.0, delta=1e-5, rng=0)

@@ -159,7 +159,7 @@ def test_noise_variance_is_right_whatever_the_clip(scale, step):
         )
         found = noise_variance(sums_of(y, X, rng=seed), fit, 2e-4)
         values.append(found.value)
-    spread = math.hypot(found.noise_sd, 2.0 * step**2)
+    spread = found.noise_sd
     sampling = 0.49 * math.sqrt(2.2 / 20_000)
     assert abs(np.mean(values) - 0.49) < 4.0 * math.hypot(sampling, spread / math.sqrt(60))
     assert found.clip == pytest.approx(2.5 * scale)
@@ -173,3 +173,18 @@ def test_noise_variance_hidden_by_noise():
     y, X = rows(6, 60)
     with pytest.raises(NotAvailableError, match="variance"):
         noise_variance(sums_of(y, X, rng=0), fit_of(step_sd=3.0), 1.0)
+
+
+def test_noise_of_the_coefficients_is_in_the_noise_of_the_variance():
+    """Two coefficients with noise t: chi-square with 2 degrees of freedom times t^2, of sd 2 t^2."""
+    y, X = rows(7, 20_000)
+    plain = noise_variance(sums_of(y, X, rng=0), fit_of(), 1.0)
+    moved = noise_variance(sums_of(y, X, rng=0), fit_of(step_sd=0.2), 1.0)
+    assert moved.noise_sd**2 - plain.noise_sd**2 == pytest.approx((2.0 * 0.04 / (1.0 - 2 / 20_000)) ** 2)
+
+
+def test_a_variance_below_two_sds_of_its_noise_is_hidden():
+    y, X = rows(8, 20_000)
+    fit = fit_of(step_sd=0.45)  # 0.49 - 2 * 0.2 is positive, and below two sds of 0.4
+    with pytest.raises(NotAvailableError, match="the noise hides the variance of the errors"):
+        noise_variance(sums_of(y, X, rng=0), fit, 1.0)

@@ -190,7 +190,8 @@ def outcome(model, rng, epsilon=EPSILON, shares=SHARES, **more):
     bse = np.zeros(1) if r.hidden_targets else r.bse
     tested = r.missed_column_test.statistic
     hidden = float(len(r.hidden_targets))
-    return np.concatenate([r.params, bse, [r.residual_scale, tested], r.sparse_params, [hidden]])
+    scale = r._settings["sparse"]["scale"]  # also where the result hides it
+    return np.concatenate([r.params, bse, [scale, tested], r.sparse_params, [hidden]])
 
 
 @dataclass

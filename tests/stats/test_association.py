@@ -9,7 +9,7 @@ from scipy import stats as scipy_stats
 
 import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
-from privinf.stats.association import PairModel, TableModel, table_model
+from privinf.stats.association import PairModel, TableModel, cramers_v, table_model
 
 RNG = np.random.default_rng(6)
 A = RNG.choice(["p", "q", "r"], 600, p=[0.5, 0.3, 0.2])
@@ -58,12 +58,82 @@ def test_the_statistic_is_the_quadratic_form_that_is_stated(shape, sd):
     M = [np.eye(len(one)) - np.outer(one, np.ones(len(one))) for one in (p, q)]
     multinomial = np.kron(*(np.diag(one) - np.outer(one, one) for one in (p, q)))
     V = np.linalg.pinv(n * multinomial + sd**2 * np.kron(M[0] @ M[0].T, M[1] @ M[1].T), rcond=1e-10)
-    T, sign, pearson = law.independence()
+    T, sign = law.independence()
+    pearson = float(law.squared_association())
     assert pytest.approx(E @ V @ E, rel=1e-6) == T
     assert sign == np.sign(E[0])
     inverse = np.linalg.pinv(multinomial, rcond=1e-10)
     noise = sd**2 * np.trace(inverse @ np.kron(M[0] @ M[0].T, M[1] @ M[1].T))
-    assert pearson == pytest.approx(max(E @ inverse @ E - noise, 0.0) / n, rel=1e-6)
+    assert pearson == pytest.approx((E @ inverse @ E - noise) / n**2, rel=1e-6)
+
+
+def v_of(shares):
+    independent = np.outer(shares.sum(axis=1), shares.sum(axis=0))
+    return math.sqrt(((shares - independent) ** 2 / independent).sum() / (min(shares.shape) - 1))
+
+
+ASSOCIATED = 0.85 * np.outer([0.6, 0.35, 0.05], [0.5, 0.3, 0.2]) + 0.15 * np.diag([0.6, 0.35, 0.05])
+
+
+@pytest.mark.parametrize("sd", [0.0, 6.0, 14.0])
+def test_intervals_of_cramers_v_cover_it(sd):
+    """40 tables with the noise of no budget limit, epsilon 1 and epsilon 0.5; 99.9% limit."""
+    rng = np.random.default_rng(4)
+    covered = 0
+    for _ in range(40):
+        X = rng.multinomial(2000, ASSOCIATED.ravel()).reshape(3, 3) + sd * rng.standard_normal((3, 3))
+        size, (low, high) = cramers_v(TableModel.from_counts(X, 2000, sd), 0.95)
+        assert 0.0 <= low <= size <= high <= 1.0
+        covered += low <= v_of(ASSOCIATED) <= high
+    assert covered >= 33
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("sd", [0.0, 6.0, 14.0])
+@pytest.mark.parametrize("rows", [2, 3, 5])
+def test_coverage_of_cramers_v(rows, sd):
+    shares = {
+        2: np.array([[0.48, 0.02], [0.465, 0.035]]),
+        3: ASSOCIATED,
+        5: np.full((5, 4), 0.04) + 0.05 * np.eye(5, 4),
+    }[rows]
+    rng = np.random.default_rng(5)
+    covered = 0
+    for _ in range(150):
+        X = rng.multinomial(2000, shares.ravel()).reshape(shares.shape)
+        X = X + sd * rng.standard_normal(shares.shape)
+        low, high = cramers_v(TableModel.from_counts(X, 2000, sd), 0.95)[1]
+        covered += low <= v_of(shares) <= high
+    assert covered / 150 >= 0.88
+
+
+def test_intervals_of_cramers_v_at_the_ends():
+    rng = np.random.default_rng(6)
+    independent = rng.multinomial(2000, np.full(9, 1 / 9)).reshape(3, 3) + 6.0 * rng.standard_normal((3, 3))
+    assert cramers_v(TableModel.from_counts(independent, 2000, 6.0), 0.95)[1][0] == 0.0
+    perfect = np.diag([800.0, 600.0, 600.0]) + 6.0 * rng.standard_normal((3, 3))
+    size, (low, high) = cramers_v(TableModel.from_counts(perfect, 2000, 6.0), 0.95)
+    assert high == 1.0
+    assert 0.9 < low <= size
+    drowned = TableModel.from_counts(300.0 * rng.standard_normal((3, 3)), 200, 300.0)
+    low, high = cramers_v(drowned, 0.95)[1]
+    assert (low, high) == (0.0, 1.0)
+    level = TableModel.from_counts(np.full((2, 2), 500.0), 2000, 0.0)
+    assert cramers_v(level, 0.95) == (0.0, (0.0, 1.0))
+
+
+def test_cramers_v_has_its_interval_in_every_result():
+    r = pi.stats.chi2_contingency(A, B, levels=LEVELS, epsilon=2.0, delta=1e-6, rng=0)
+    low, high = r.effect_intervals["Cramer's V"]
+    assert low <= r.effects["Cramer's V"] <= high
+    assert "interval: not available" not in " ".join(str(r).split())
+    again = pi.stats.chi2_contingency(A, B, levels=LEVELS, epsilon=2.0, delta=1e-6, rng=0)
+    assert again.effect_intervals["Cramer's V"] == (low, high)
+    missing = pi.stats.chi2_contingency(
+        "a", "b", {"a": A, "b": B}, schema=pi.Schema({"a": LEVELS[0], "b": LEVELS[1]}), missing="drop", mu=1.0, rng=0
+    )
+    low, high = missing.effect_intervals["Cramer's V"]
+    assert 0.0 <= low <= missing.effects["Cramer's V"] <= high <= 1.0
 
 
 def test_tables_side_by_side_are_each_what_one_alone_is():

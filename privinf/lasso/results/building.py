@@ -18,7 +18,7 @@ from privinf.lasso.extras import Extras
 from privinf.lasso.fit import SparseFit
 from privinf.lasso.logistic import LogisticFit, SharedStart, TooRareResponse
 from privinf.lasso.plan import FALSE_SELECTION_RATE, LassoPlan
-from privinf.lasso.radii import Spread
+from privinf.lasso.radii import Spread, TypicalSize
 from privinf.lasso.results import (
     DIVERGED_NOTE,
     TWO_VALUED,
@@ -27,7 +27,7 @@ from privinf.lasso.results import (
     hidden_notes,
     listed,
 )
-from privinf.lasso.results.sparse import LassoSettings, SparseSettings
+from privinf.lasso.results.sparse import LassoSettings, SparseSettings, hidden_scale_text
 from privinf.lasso.rows import LassoRows, SparseUnits
 from privinf.lasso.selection import VectorServer, sharpest
 from privinf.lasso.sums import LogisticSums, Point, SparseSums
@@ -51,6 +51,19 @@ THROUGH_MIDDLE = (
 TWO_MEAN = (
     "coefficients are those of the linear probability model, with robust standard errors; "
     "family='binomial' fits a logit"
+)
+KNOWN_SCALE = (
+    "The typical size of the residuals (residual_scale) is {:.3g}; the privacy noise leaves it between "
+    "{:.3g} and {:.3g}, with a confidence of 95%."
+)
+WIDE_CLIPS = (
+    "Clipping thresholds are multiples of a noisy estimate of this size, so intervals can be much wider than "
+    "with a larger budget."
+)
+ERROR_VARIANCE = (
+    "The variance of the errors (noise_variance) is {:.3g}, and the privacy noise alone causes a standard "
+    "error of {:.2g}. Residuals were clipped at {:.3g}, and the correction for this clipping assumes normal "
+    "errors."
 )
 SPARSE_VALUES = "{}; the coefficients are those of the sparse fit, which is biased"
 RATE_ALONE = (
@@ -219,6 +232,7 @@ def linear_results(
     notes: tuple[str | Note, ...] = must_read(SELECTED_NOTE) * (plan.targets is None and debiased is not None)
     notes += must_read(DIVERGED_NOTE) * fit.diverged
     notes += must_read(THROUGH_MIDDLE) * (rows.constant is None and sums.through_middle)
+    notes += _residual_notes(settings["sparse"], extras)
     if debiased is not None:
         notes += _debiasing_notes(rows, sums, fitted.debiased_targets, debiased, settings)
     notes += _missed_notes(fitted.missed, settings)
@@ -270,6 +284,23 @@ def _debiasing_notes(
     if debiased.marks is not None:
         settings["marks"] = debiased.marks.settings(names)
         notes += debiased.marks.notes(names)
+    return notes
+
+
+def _residual_notes(sparse: SparseSettings, extras: Extras) -> tuple[str, ...]:
+    """Return the notes on the typical size of the residuals and on the variance of the errors."""
+    notes: tuple[str, ...] = ()
+    if "scale_ends" in sparse:
+        low, high = sparse["scale_ends"]
+        typical = TypicalSize(value=sparse["scale"], low=low, high=math.inf if high is None else high)
+        if typical.known:
+            notes += (KNOWN_SCALE.format(typical.value, typical.low, typical.high),)
+        else:
+            notes += (f"{hidden_scale_text(typical.low, typical.high).capitalize()}. {WIDE_CLIPS}",)
+    if (variance := extras.noise_variance) is not None and math.isfinite(variance.clip):
+        notes += (ERROR_VARIANCE.format(variance.value, variance.noise_sd, variance.clip),)
+    elif reason := extras.reasons.get("noise_variance"):
+        notes += (f"The variance of the errors (noise_variance) is not available: {reason}.",)
     return notes
 
 
@@ -470,8 +501,11 @@ def _logistic_settings(
 def sparse_part(rows: LassoRows, sums: SparseSums, fit: SparseFit) -> SparseSettings:
     """Return the stored settings of the sparse fit of common coefficients."""
     values = fit.beta / sums.units.scale[fit.support]
-    middle = sums.sizes[-1].middle if sums.sizes else fit.scale
-    sparse = sparse_settings(rows.names, sums.units, fit.support, values, middle, rows.constant)
+    typical = sums.sizes[-1].typical if sums.sizes else None
+    scale = fit.scale if typical is None else typical.value
+    sparse = sparse_settings(rows.names, sums.units, fit.support, values, scale, rows.constant)
+    if typical is not None:
+        sparse["scale_ends"] = (typical.low, typical.high if math.isfinite(typical.high) else None)
     sparse["centred"] = sparse["centred"] or sums.centered
     return sparse
 

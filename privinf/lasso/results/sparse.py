@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from scipy.special import expit
 
 from privinf.error_boundary import error_boundaries
 from privinf.errors import NotAvailableError
+from privinf.lasso.radii import TypicalSize
 from privinf.results import Results
 from privinf.results.paper_table import ratios
 from privinf.results.prediction import Predictions, prediction_rows
@@ -37,13 +39,29 @@ CENTRED = (
     "centered. " + SPARSE_INSTEAD
 )
 
+HIDDEN_SCALE = (
+    "the privacy noise leaves the typical size of the residuals known only to be {}, with a confidence of 95%"
+)
 NO_LEVEL_OF_ODDS = (
     "predictions need the standard error of the intercept, which a logistic fit does not "
     "debias: predict_sparse(rows) returns the sparse fit's probabilities, without intervals"
 )
 
 
-class SparseSettings(TypedDict):
+def hidden_scale_text(low: float, high: float) -> str:
+    """Return the reason why there is no residual scale, with its bounds."""
+    if math.isinf(high):
+        return HIDDEN_SCALE.format(f"at least {low:.3g}")
+    return HIDDEN_SCALE.format(f"at most {high:.3g}" if low == 0.0 else f"between {low:.3g} and {high:.3g}")
+
+
+class ScaleSettings(TypedDict, total=False):
+    """Bounds of the scale of a fit that released a histogram of its residuals; None for an infinite one."""
+
+    scale_ends: tuple[float, float | None]
+
+
+class SparseSettings(ScaleSettings):
     """The sparse fit in the user's units."""
 
     columns: list[str]
@@ -247,7 +265,27 @@ class SparseResults(Results):
     def residual_scale(self) -> float:
         """Released typical size of the residuals: their 68% point, an sd if they are normal.
 
-        Clips are multiples of it, or of the root of the second moment where that is larger.
+        It is estimated from all counts of a noisy histogram and is available only if the noise leaves it
+        known within a factor of 2 (`residual_scale_bounds`).
+
+        Raises
+        ------
+        NotAvailableError
+            The noise hides it, or the model is logistic.
+        """
+        low, high = self.residual_scale_bounds
+        scale = float(self._sparse["scale"])
+        if not TypicalSize(value=scale, low=low, high=high).known:
+            raise NotAvailableError(f"residual_scale is not available: {hidden_scale_text(low, high)}")
+        return scale
+
+    @property
+    def residual_scale_bounds(self) -> tuple[float, float]:
+        """Bounds of the 68% point of the residuals, which allow for the privacy noise.
+
+        They contain the 68% point of the residuals of these rows, from the released coefficients, with a
+        probability of at least 95%. If the noise leaves no bound, the lower one is 0 or the upper one is
+        infinite. Both equal `residual_scale` if the fit released it without a histogram.
 
         Raises
         ------
@@ -259,7 +297,9 @@ class SparseResults(Results):
                 "a logistic fit releases no residual scale, because the mean of a 0/1 response determines "
                 "its variance"
             )
-        return float(self._sparse["scale"])
+        scale = float(self._sparse["scale"])
+        low, high = self._sparse.get("scale_ends", (scale, scale))
+        return float(low), math.inf if high is None else float(high)
 
     @property
     def picks_from(self) -> pd.DataFrame:
