@@ -825,9 +825,7 @@ def _biased(system: ExampleScores) -> bool:
     return system.correction == "series" and bool(system.noise.any()) and not exact
 
 
-def _inflation(
-    system: ExampleScores, estimate: Estimate, strength: Identification | None
-) -> tuple[str, str]:
+def _inflation(system: ExampleScores, estimate: Estimate, strength: Identification | None) -> tuple[str, str]:
     """Return the noise inflation of a fit as its summary prints it, and the note on it.
 
     It is an exponential of the squared coefficients. In weak fits, whose coefficients have no standard

@@ -233,9 +233,7 @@ class SparseSums:
             rho,
             label,
         )
-        sizes = ResidualSizes.from_counts(
-            counts, edges, 0.0 if self.complete is None else self.complete.sd
-        )
+        sizes = ResidualSizes.from_counts(counts, edges, 0.0 if self.complete is None else self.complete.sd)
         if self.response is not None:
             return sizes.middle
         self.sizes.append(sizes)

@@ -469,7 +469,7 @@ class TableEntry:
         if self.marks:
             estimates = [
                 MarkedNumber(b, self.marks[name]) if name in self.marks else b
-                for name, b in table["b"].items()
+                for name, b in zip(self.coefficients["term"], table["b"], strict=True)
             ]
             table["b"] = pd.Series(estimates, table.index, dtype=object)
         return table

@@ -39,6 +39,7 @@ from privinf.stats.groups import (
     welch,
 )
 from privinf.stats.quantiles import CoreClip, clipped_group_means, clipped_groups
+from privinf.stats.values_at_bounds import Cautions
 from privinf.typing import (
     Alternative,
     Calibration,
@@ -845,7 +846,7 @@ def group_means(
     return replace(result, ranked_notes=(*_mean_notes(result, intervals), *_group_notes(release, chosen)))
 
 
-def _unseen(release: SampleSums, clip: MeanClip, rows: Sequence[base.EstimateRow]) -> base.Cautions:
+def _unseen(release: SampleSums, clip: MeanClip, rows: Sequence[base.EstimateRow]) -> Cautions:
     """Return the caution of rows that the noise hides, if they could move a group's mean out of its interval.
 
     An interval that is the range of the public bounds holds every mean.

@@ -23,7 +23,7 @@ from privinf.results.notes import COMPLETE_SAMPLE_TARGET, sentence
 from privinf.results.paper_table import PaperTable, PortablePaperTable, privacy_note, row_digits, spread_of
 from privinf.schema import Factor, Schema
 from privinf.schema.declared import DAYS, as_dates, checked_names
-from privinf.stats.base import Cautions, SampleOptions, check_level, of_imputation, request_columns
+from privinf.stats.base import SampleOptions, check_level, of_imputation, request_columns
 from privinf.stats.counts import CountsResult, level_counts
 from privinf.stats.means import described, deviation
 from privinf.stats.quantiles import (
@@ -35,6 +35,7 @@ from privinf.stats.quantiles import (
     streamed,
     two_sided,
 )
+from privinf.stats.values_at_bounds import Cautions
 from privinf.typing import Calibration, Missing, NoiseChoice, RngLike, SourceName, Table
 from privinf.validation import listed
 from privinf.wire import Labels
@@ -227,7 +228,7 @@ class Description(PortableTable, PortablePaperTable):
         """Return the quartiles of a column that are known up to a cell, each cell with its ends."""
         cells: dict[tuple[float, float], list[str]] = {}
         for term in self.one_cell[name]:
-            low, high = (float(self.intervals.at[(term, end), name]) for end in ("low", "high"))
+            low, high = self.intervals[name].loc[term].loc[["low", "high"]].tolist()
             cells.setdefault((low, high), []).append(term)
         written = _date if name in self.dates else "{:.4g}".format
         parts = [
@@ -411,8 +412,8 @@ def describe(
             cell = (column.high - column.low) / FIRST_CELLS
             if within := tuple(
                 term
-                for term, (_, *ends_of_it) in zip(QUARTILE_ROWS, quarters, strict=True)
-                if in_one_cell(*ends_of_it, cell)
+                for term, (_, low, high) in zip(QUARTILE_ROWS, quarters, strict=True)
+                if in_one_cell(low, high, cell)
             ):
                 one_cell[name] = within
             if sums.complete is not None:

@@ -58,7 +58,7 @@ from privinf.mechanisms.samples import SampleSums
 from privinf.results.notes import Note
 from privinf.stats import base
 from privinf.stats.quantiles import CoreClip
-from privinf.stats.values_at_bounds import values_at_bounds
+from privinf.stats.values_at_bounds import Cautions, values_at_bounds
 from privinf.typing import Flags, Floats, Integers, Label
 from privinf.validation import check_array
 
@@ -541,14 +541,14 @@ def contrast_weights(weights: Sequence[float] | Mapping[Label, float], groups: t
     return c
 
 
-def clip_cautions(release: SampleSums, clip: CoreClip | None) -> base.Cautions:
+def clip_cautions(release: SampleSums, clip: CoreClip | None) -> Cautions:
     """Return cautions of values beyond a clip; without one, of groups whose values seem to be at a bound."""
     if clip is not None:
         return ((ChangedTargetWarning, clip.caution()),) * clip.matters()
     return groups_at_bounds(release)[0]
 
 
-def groups_at_bounds(release: SampleSums) -> tuple[base.Cautions, tuple[Note, ...]]:
+def groups_at_bounds(release: SampleSums) -> tuple[Cautions, tuple[Note, ...]]:
     """Return cautions, and notes without a warning, of groups whose values seem to be at a bound.
 
     Counts that the noise hides give none, nor do shares of a level.

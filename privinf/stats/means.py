@@ -44,7 +44,7 @@ from privinf.stats import base
 from privinf.stats.comparisons import GroupsResult, group_means
 from privinf.stats.groups import LARGEST_QUANTILE, quadratic_set
 from privinf.stats.quantiles import clipped_sums
-from privinf.stats.values_at_bounds import sample_at_bounds
+from privinf.stats.values_at_bounds import Cautions, sample_at_bounds
 from privinf.typing import (
     Alternative,
     Calibration,
@@ -848,7 +848,7 @@ def _tested(mean: MeanResult, popmean: float, alternative: Alternative, level: f
     model = released_model(release)
     (middle, half) = _units(release)
     null = (check_number(popmean, "popmean") - middle) / half
-    cautions: base.Cautions = ((ChangedTargetWarning, POPMEAN_BEYOND),) * (clip is None and abs(null) > 1.0)
+    cautions: Cautions = ((ChangedTargetWarning, POPMEAN_BEYOND),) * (clip is None and abs(null) > 1.0)
     t, pvalue = (
         model.test(null, alternative)
         if clip is None

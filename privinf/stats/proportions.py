@@ -36,7 +36,6 @@ from privinf.results.notes import ALL_ALIKE, Note
 from privinf.schema import Factor, Numeric, Schema
 from privinf.stats.association import request_table, table_model
 from privinf.stats.base import (
-    Cautions,
     ConfidenceInterval,
     EstimateRow,
     NullTest,
@@ -53,6 +52,7 @@ from privinf.stats.base import (
 from privinf.stats.comparisons import formula_columns
 from privinf.stats.counts import EXACT, SCORE, level_counts
 from privinf.stats.groups import LEAST_RANK, GroupModel, quadratic_set, rank, score_interval
+from privinf.stats.values_at_bounds import Cautions
 from privinf.typing import (
     Alternative,
     Calibration,

@@ -130,7 +130,13 @@ def test_cramers_v_has_its_interval_in_every_result():
     again = pi.stats.chi2_contingency(A, B, levels=LEVELS, epsilon=2.0, delta=1e-6, rng=0)
     assert again.effect_intervals["Cramer's V"] == (low, high)
     missing = pi.stats.chi2_contingency(
-        "a", "b", {"a": A, "b": B}, schema=pi.Schema({"a": LEVELS[0], "b": LEVELS[1]}), missing="drop", mu=1.0, rng=0
+        "a",
+        "b",
+        {"a": A, "b": B},
+        schema=pi.Schema({"a": LEVELS[0], "b": LEVELS[1]}),
+        missing="drop",
+        mu=1.0,
+        rng=0,
     )
     low, high = missing.effect_intervals["Cramer's V"]
     assert 0.0 <= low <= missing.effects["Cramer's V"] <= high <= 1.0
