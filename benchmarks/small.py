@@ -53,7 +53,7 @@ SCALE: dict[str, tuple[str, str]] = {
     "rare_groups": ("2", ""),
     "loose_bounds": ("2", ""),
     "logistic": ("--replications 2", ""),
-    "proportional_hazards": ("2 --fresh", "MODEL_FITS, FOLLOWED_FITS, LARGE_FITS, OTHER_FITS = 1, 2, 1, 1"),
+    "proportional_hazards": ("2 --fresh", ""),
     "hazard_tables": ("1 --only mixed", ""),
     "hazard_layers": ("1", ""),
     "hazard_targets": ("1", ""),
