@@ -37,6 +37,7 @@ from scipy.io import arff
 
 import privinf as pi
 from privinf.accounting.calibration import calibrate_mu
+from privinf.errors import NotAvailableError
 from privinf.glm.hazards.path import MOST_NOISE, MOST_NOISE_MODEL
 from privinf.typing import Floats
 from studies.hazards.cox import cox
@@ -236,8 +237,9 @@ Made by `python benchmarks/proportional_hazards.py 500`, which describes the law
 row says otherwise. The fits are those of `pi.PHReg`, with sums in doubles and seeded noise; two rows use the model itself.
 Coverage of 95% intervals is the mean over slopes, with the worst in brackets; that of one slope keeps {low:.3f} to
 {high:.3f} in 99% of cases where a row has {fits} fits. Width is the median over that of Cox's regression without noise,
-robust standard errors. *Weak* fits use a posterior. *Not converged* fits had a last step that was too long; they count
-here, but the model gives no intervals then. *Later* is the mean share of events after the stop, as the fits estimate it.
+robust standard errors. *Weak* fits use a posterior. *Not converged* fits had a last step that was too long. The model
+gives no intervals then: rows of the model leave these fits out, and the others count them. *Later* is the mean share of
+events after the stop, as the fits estimate it.
 
 | task | rows | events | epsilon | fits | coverage | width | weak | not converged | stops | later |
 |---|---|---|---|---|---|---|---|---|---|---|
@@ -326,15 +328,19 @@ def one_by_model(row: Row, population: Law | Table, mu: float, seed: int) -> Fit
     bounds = [(-1, 1)] * population.columns
     model = pi.PHReg(records.time, records.x, status=records.event, bounds=bounds, horizon=1.0)
     fit = model.fit(mu=mu, delta=DELTA, rng=seed, progress=False)
+    converged = True
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        low, high = fit.conf_int().to_numpy().T
+        try:
+            low, high = fit.conf_int().to_numpy().T
+        except NotAvailableError:
+            converged, low, high = False, *np.full((2, population.columns), np.nan)
     return Fit(
-        covered=(low <= beta) & (beta <= high),
+        covered=np.where(np.isnan(low), np.nan, (low <= beta) & (beta <= high)),
         width=(high - low) / (2.0 * NORMAL * cox(records)[1]),
         events=float(records.event.mean()),
         weak=fit.cov_type == "posterior",
-        converged=True,
+        converged=converged,
         stop=fit.follow_up,
         later=fit.events_after_stop,
     )
@@ -345,13 +351,13 @@ def measured(row: Row, population: Law | Table) -> dict[str, str | float]:
     mu = calibrate_mu(epsilon=row.epsilon, delta=DELTA)
     make = one_by_model if row.by_model else one
     fits = [make(row, population, mu, seed) for seed in range(row.fits)]
-    covered = np.mean([fit.covered for fit in fits], axis=0)
+    covered = np.nanmean([fit.covered for fit in fits], axis=0)
     stops = [fit.stop for fit in fits]
     numbers = {
         "events": np.mean([fit.events for fit in fits]),
         "coverage": covered.mean(),
         "worst": covered.min(),
-        "width": np.median([fit.width for fit in fits]),
+        "width": np.nanmedian([fit.width for fit in fits]),
         "weak": np.mean([fit.weak for fit in fits]),
         "not converged": np.mean([not fit.converged for fit in fits]),
         "first stop": min(stops),
