@@ -256,9 +256,6 @@ differences are those of the distributions:
   so that the width is close to the prototype's.
 - *mixed, d = 6*: with slopes twice as large (*strong*) the widths are close to the prototype's.
 
-The table above has the number of fits of each row. Where it is small, the width is reliable to about 3%, and the
-coverage is not.
-
 | task | rows | epsilon | coverage, prototype | coverage | width, prototype | width | ratio |
 |---|---|---|---|---|---|---|---|
 """
