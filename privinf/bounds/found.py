@@ -109,6 +109,10 @@ class FoundSchema(Schema):
         shares = ", ".join(f"{self.clips.at_most[name]:.1%} of {name}" for name in bought)
         return (MOVED.format(shares),) if bought else ()
 
+    def expected_outside(self) -> dict[str, float]:
+        """Return the shares outside that the releases of the bounds allow for, by column."""
+        return {str(name): float(share) for name, share in self.clips.at_most.dropna().items()}
+
     def shifts(
         self, columns: Mapping[str, tuple[str, ...]], outcome: Iterable[str], params: Floats, bse: Floats
     ) -> tuple[str, ...]:

@@ -99,6 +99,8 @@ class TailBias:
         Its noise, its size by the counts, and lambda.
     curvature : float
         What the Hessian's clip takes from the last step: its excess times the step's length.
+    beyond_sd : float
+        About the sd of lambda times the size, the mean excess beyond the clip.
     along : ndarray of shape (p,), or None
         Direction of the mean of v, of length 1, for negative binomial counts: their clipped scores all have
         the sign of v, and by the model their mean has this direction.
@@ -109,6 +111,7 @@ class TailBias:
     between: float
     ratio: float
     curvature: float = 0.0
+    beyond_sd: float = 0.0
     along: Floats | None = None
 
     def one_sided_sds(self, influence: Floats) -> Floats:
@@ -139,6 +142,17 @@ class TailBias:
         return np.asarray(
             self.ratio * np.maximum(allowed, least * self.between) + 0.5 * self.curvature * size
         )
+
+    def bias_along(self, influence: Floats, directions: Floats) -> Floats:
+        """Return the bias in ``influence @ score`` if the tail has one of these directions, shape (k,).
+
+        The length of a direction, at most 1, is the share of the tail that has it (`privinf.glm.long_rows`).
+        The tail is what the counts show and one sd of its noise.
+        """
+        along = np.abs(influence @ directions.T).max(axis=1, initial=0.0)
+        size = np.linalg.norm(influence, axis=1)
+        most = self.ratio * self.between + self.beyond_sd
+        return np.asarray(most * along + 0.5 * self.curvature * size)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -508,6 +522,7 @@ def final_layers(
         between=clip.between / sums.n,
         ratio=clip.ratio,
         curvature=lost,
+        beyond_sd=clip.beyond_sd / sums.n,
         along=None if sums.alpha is None else _mean_direction(sums, at, hessian),
     )
     spread = float(np.trace(sampling)) / max(float(np.trace(hessian.mean)), hessian.floor)

@@ -39,6 +39,7 @@ from privinf.glm.curved import GLMNewtonPath, OneStepRelease, fit_curved
 from privinf.glm.curved_sums import CurvedSums, Noisy
 from privinf.glm.dispersion import FIRST_ALPHA, Dispersion
 from privinf.glm.least_squares import OneStepFit, fit_least_squares
+from privinf.glm.long_rows import long_rows, note_of_levels
 from privinf.glm.margins import (
     NO_CONSTANT,
     NO_OFFSET,
@@ -597,7 +598,13 @@ def curved_results(
     if texts := [text for text, _ in misfits(rows, outcome, posterior.weak)]:
         context["settings"] |= {"misfits": texts}
     if outcome.hidden is not None and not posterior.weak:
-        estimate = replace(estimate, bias=outcome.hidden.bias(outcome.influence(back)))
+        influence = outcome.influence(back)
+        tail = long_rows(rows, outcome)
+        bias = np.maximum(
+            outcome.hidden.bias(influence), outcome.hidden.bias_along(influence, tail.directions)
+        )
+        estimate = replace(estimate, bias=bias)
+        context["notes"] = (*note_of_levels(names, tail.levels, bias / estimate.bse), *context["notes"])
         if outcome.hidden.ratio > HEAVY:
             context["notes"] = (*context["notes"], heavy_tail(outcome.hidden.ratio))
     by_step = None

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import norm
 
-from privinf.errors import ArgumentError, LargeDeltaWarning, NotAvailableError, PrivinfError
+from privinf.errors import (
+    ArgumentError,
+    ChangedTargetWarning,
+    LargeDeltaWarning,
+    NotAvailableError,
+    PrivinfError,
+)
 from privinf.glm.hazards.model import PHReg
 from privinf.glm.model import GLM
 from privinf.glm.named import OLS, Logit, Poisson
@@ -393,9 +399,14 @@ def simulated(
 
 
 def _fitted(case: Case, name: str, frame: pd.DataFrame, rng: np.random.Generator) -> Any:
-    """Return an estimator's fit to simulated rows; `plan_study` itself warns of a delta that is too large."""
+    """Return an estimator's fit to simulated rows.
+
+    `plan_study` itself warns of a delta that is too large. That simulated values are outside the bounds says
+    nothing of the data.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LargeDeltaWarning)
+        warnings.simplefilter("ignore", ChangedTargetWarning)
         return ESTIMATORS[name].fit(case, frame, rng)
 
 

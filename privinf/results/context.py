@@ -46,6 +46,7 @@ ROWS_ALONE = (
 
 
 # Name of the model of means, which has no response: each coefficient is the mean of a column.
+NOISE_SDS = 2.0  # of a count, by which it may be above the share that a release of bounds allows for
 MEANS = "Means"
 
 
@@ -201,18 +202,32 @@ class Context:
         return clipped_texts(settings, codes, outcome)
 
     def _clipped(self, estimate: Estimate) -> dict[str, float]:
-        """Return the shares of values outside their bounds that are large, or may move a coefficient."""
+        """Return the shares of values outside their bounds that are large, or may move a coefficient.
+
+        Shares that the releases of the bounds allow for are left out: `shifts` warns of their effect.
+        """
         clipped = dict(self.settings.get("clipped", {}))
         counts = OutsideCounts.from_settings(self.settings)
         if counts is None or self.design is None:
             return clipped
-        return counts.moving(self.design, estimate) | clipped
+        return self._unexpected(counts, counts.moving(self.design, estimate) | clipped)
+
+    def _unexpected(self, counts: OutsideCounts, shares: Mapping[str, float]) -> dict[str, float]:
+        """Return the shares that are larger than the releases of the bounds allow for."""
+        schema = None if self.design is None else self.design.schema
+        expected = {} if schema is None else schema.expected_outside()
+        noise = NOISE_SDS * counts.sd / counts.rows
+        return {
+            name: share
+            for name, share in shares.items()
+            if name not in expected or share > expected[name] + noise
+        }
 
     def _smaller_counts(self, estimate: Estimate) -> tuple[str, ...]:
         """Return the texts on values outside their bounds that stand out of the noise without a warning."""
         counts = OutsideCounts.from_settings(self.settings)
         warned = self._clipped(estimate)
-        visible = {} if counts is None else counts.visible
+        visible = {} if counts is None else self._unexpected(counts, counts.visible)
         smaller = {name: share for name, share in visible.items() if name not in warned}
         return self._clipped_texts({**self.settings, "clipped": smaller, "at_an_end": ()}) if smaller else ()
 

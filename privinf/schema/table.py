@@ -252,6 +252,10 @@ class Schema:
         """
         return ()
 
+    def expected_outside(self) -> Mapping[str, float]:
+        """Return the shares of values outside that releases of the bounds allow for, by column."""
+        return {}
+
     def shifts(
         self, columns: Mapping[str, tuple[str, ...]], outcome: Iterable[str], params: Floats, bse: Floats
     ) -> tuple[str, ...]:

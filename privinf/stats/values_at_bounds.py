@@ -36,11 +36,9 @@ MOSTLY_AT_BOUND = (
     "bounds away from it. Values beyond the bounds are clipped, which changes the mean. If you expect values "
     f"beyond the bounds, {IF_OUTSIDE}"
 )
-MOSTLY_ZERO = (
-    "at least half of the values of {} are 0, or {} 0, or {} the {} bound 0 by less than 5% of the width of "
-    "the bounds"
-)
-NO_VALUES_BEYOND = (
+MOSTLY_ZERO = "at least half of the values of {} are at the {} bound 0, close to it or {} it"
+NO_VALUES_BEYOND = "{}; the mean is correct if none is {} it"
+VALUES_BEYOND = (
     "{}. The mean is correct if no value is {} 0; the release cannot distinguish such values from 0"
 )
 VALUES_BEYOND = "{}. Values {} 0 are clipped to 0, which changes the mean. If you expect such values, {}"
@@ -80,11 +78,11 @@ def values_at_bounds(
             if not some_inside:
                 cautions += ((ChangedTargetWarning, ALL_ALIKE.format(names)),)
             continue
-        side, inside, beyond = ("lower", "above", "below") if is_low else ("upper", "below", "above")
+        side, beyond = ("lower", "below") if is_low else ("upper", "above")
         if end != 0.0:
             cautions += ((ChangedTargetWarning, MOSTLY_AT_BOUND.format(names, side, end)),)
             continue
-        text = MOSTLY_ZERO.format(names, beyond, inside, side)
+        text = MOSTLY_ZERO.format(names, side, beyond)
         if some_inside:
             notes += (Note(sentence(NO_VALUES_BEYOND.format(text, beyond)), "table"),)
         else:

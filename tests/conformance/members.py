@@ -139,7 +139,9 @@ TESTS = {
     "two samples": lambda: pi.stats.ttest_ind(SAMPLE, SAMPLE[::-1] + 0.1, bounds=(0, 10), **SPEND),
     "anova": lambda: pi.stats.anova_oneway(SAMPLE, GROUP, **GROUPED),
     "pairs": lambda: pi.stats.anova_oneway(SAMPLE, GROUP, **GROUPED).pairwise(),
-    "anova at a bound": lambda: pi.stats.anova_oneway(SAMPLE / 100.0, GROUP, **GROUPED | {"epsilon": 30.0}),
+    "anova at a bound": lambda: pi.stats.anova_oneway(
+        SAMPLE / 100.0 + 1.0, GROUP, **GROUPED | {"bounds": (1, 11), "epsilon": 30.0}
+    ),
     "proportion": lambda: pi.stats.proportions_ztest(SAMPLE > 5.0, value=0.4, **SPEND),
     "quantiles": lambda: pi.stats.quantile(SAMPLE, [0.25, 0.5], bounds=(0, 10), **SPEND),
     "counts": lambda: pi.stats.counts(GROUP, levels=["u", "v", "w"], **SPEND),

@@ -21,6 +21,7 @@ REFUSING = CALLS | {
     "cov_params": lambda r: r.cov_params(),
     "score_test": lambda r: r.score_test(),
     "score_set": lambda r: r.score_set(r.names[0]),
+    "target_test": lambda r: r.target_test(),
     "predict": lambda r: r.predict(np.ones((1, len(r.names))), transform=False),
     "predict_sparse": lambda r: r.predict_sparse(np.ones((1, len(r.sparse_params))), transform=False),
     "explained_shares": lambda r: r.explained_shares(),

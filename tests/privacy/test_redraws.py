@@ -437,7 +437,7 @@ def test_a_deleted_or_foreign_key_is_refused(tmp_path):
     model_of().fit(**BUDGET, checkpoint=other)
     spent = len(model.ledger)
     (where / "noise.key").write_bytes((other / "noise.key").read_bytes())
-    with pytest.raises(StorageError, match="another key"):
+    with pytest.raises(StorageError, match="does not belong to the noise key"):
         model.fit(**BUDGET, checkpoint=where)
     (where / "noise.key").unlink()
     with pytest.raises(StorageError, match=r"noise\.key, the secret key .*, is missing"):

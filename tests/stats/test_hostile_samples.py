@@ -98,7 +98,7 @@ def test_a_column_of_mostly_zeros_with_the_lower_bound_0_has_one_note_and_no_war
     for result in (one, by, by.pairwise(), total, tested):
         texts = [note.text for note in result.summary(notes="all").ranked_notes]
         (text,) = (text for text in texts if "At least half of the values" in text)
-        assert "above the lower bound 0 by less than 5%" in text
+        assert "at the lower bound 0, close to it or below it" in text
         assert "wider bounds" not in text
         assert result.cautions == ()
     (text,) = (note.text for note in by.summary().ranked_notes if "At least half" in note.text)
