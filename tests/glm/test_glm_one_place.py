@@ -1,6 +1,7 @@
 """`FederatedGLM(y, X)`: rows in one place, with a trusted curator."""
 
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ import statsmodels.api as sm
 from scipy.special import expit
 
 import privinf as pi
-from privinf.errors import ArgumentError, SchemaError, SensitivityError
+from privinf.errors import ArgumentError, ChangedTargetWarning, SchemaError, SensitivityError
 from studies.simulation import binomial_limits
 
 BETA = np.array([0.3, 0.8, -0.5])
@@ -77,7 +78,9 @@ def test_intervals_cover():
     reps, hits = 60, 0
     for seed in range(reps):
         y, X = draw("binomial", n=4_000, seed=seed)
-        fit = one_place("binomial", y, X).fit(epsilon=3.0, delta=1e-6, rng=seed)
+        with warnings.catch_warnings():  # one count in a hundred of values outside stands out by chance
+            warnings.simplefilter("ignore", ChangedTargetWarning)
+            fit = one_place("binomial", y, X).fit(epsilon=3.0, delta=1e-6, rng=seed)
         hits += int(((fit.conf_int() - BETA[:, None]).prod(axis=1) < 0).sum())
     low, high = binomial_limits(0.95, 3 * reps, level=0.999)
     assert low <= hits / (3 * reps) <= high
