@@ -110,7 +110,14 @@ class FoundSchema(Schema):
         return (MOVED.format(shares),) if bought else ()
 
     def expected_outside(self) -> dict[str, float]:
-        """Return the shares outside that the releases of the bounds allow for, by column."""
+        """Return the shares of values outside their bounds that the releases of the bounds allow for.
+
+        Returns
+        -------
+        dict
+            An upper limit of the share for each column whose bounds were released: the column ``at_most`` of
+            `clips`.
+        """
         return {str(name): float(share) for name, share in self.clips.at_most.dropna().items()}
 
     def shifts(

@@ -253,7 +253,13 @@ class Schema:
         return ()
 
     def expected_outside(self) -> Mapping[str, float]:
-        """Return the shares of values outside that releases of the bounds allow for, by column."""
+        """Return the shares of values outside their bounds that the releases of the bounds allow for.
+
+        Returns
+        -------
+        mapping
+            Upper limits by column; empty for declared bounds.
+        """
         return {}
 
     def shifts(

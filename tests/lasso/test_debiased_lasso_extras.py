@@ -323,7 +323,8 @@ def test_selected_targets_carry_a_note():
     selected = fitted(targets="selected")
     assert "selected on the same rows" in " ".join(selected.notes)
     assert "selected on" in str(selected.summary())
-    clipped, target = fitted().notes
+    clipped, size, target = fitted().notes
+    assert "the privacy noise leaves it between" in size
     assert clipped.startswith("Target: the regression on values clipped")
     assert target.startswith("Target: the mean")
 
