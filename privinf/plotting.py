@@ -28,6 +28,7 @@ TOTAL = "#0072B2"  # intervals with all errors
 NOISE_FREE = "#E69F00"  # intervals without the noise
 JOINT = "#56B4E9"  # simultaneous intervals
 FIT_COLORS = (TOTAL, "#D55E00", "#009E73", "#CC79A7", NOISE_FREE, JOINT)  # of several fits, in their order
+LINE_STYLES = ("-", "--", ":", "-.")  # of curves: one for the first colours, the next for the same again
 THEIR_CONSTANTS = ["Intercept", "const"]  # name of the constant in statsmodels
 INK = "#333333"  # lines and texts
 FAINT = "#CCCCCC"  # lines in the background
@@ -187,7 +188,9 @@ def curves(result: Any, *, ax: Axes | None = None) -> Axes:
             np.concatenate([[start], part[name].to_numpy()]) for name in ("estimate", "band_low", "band_high")
         )
         label = None if len(groups) == 1 else group
-        ax.step(times, values, where="post", color=colors[place], linewidth=1.6, label=label, zorder=3)
+        style = LINE_STYLES[place // len(FIT_COLORS) % len(LINE_STYLES)]
+        line = {"color": colors[place], "linestyle": style, "linewidth": 1.6}
+        ax.step(times, values, where="post", label=label, zorder=3, **line)
         shown = np.isfinite(high)
         ax.fill_between(
             times[shown], low[shown], high[shown], step="post", color=colors[place], alpha=0.18, linewidth=0.0

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from privinf.survival import SurvivalResult
 
 NO_GROUPS = "{} compares groups: pass --by too, with the name of the column of the groups"
+EVERY_TIME = (
+    "--every-time needs --grid, the number of times at which events can occur: for whole months up to {0}, "
+    "pass --grid {0}"
+)
 
 
 class CurveOptions(TypedDict):
@@ -48,7 +52,7 @@ class CurveOptions(TypedDict):
     schema_file: Path
     by: str | None
     horizon: float | None
-    grid: int
+    grid: int | None
     every_time: bool
     at: tuple[float, ...]
     weights: LogRankWeights | None
@@ -88,14 +92,14 @@ class CurveOptions(TypedDict):
 @click.option(
     "--grid",
     type=int,
-    default=DEFAULT_INTERVALS,
-    show_default=True,
-    help="Number of intervals of equal length up to the horizon.",
+    show_default=str(DEFAULT_INTERVALS),
+    help="Number of intervals of equal length up to the horizon; with --every-time, number of times.",
 )
 @click.option(
     "--every-time",
     is_flag=True,
-    help="The end of an interval is the only time at which events can occur in it, as for whole months.",
+    help="The end of an interval is the only time at which events can occur in it. Needs --grid, such as "
+    "--grid 60 for whole months up to 60.",
 )
 @click.option(
     "--at", type=float, multiple=True, help="Also print the curves at this time. May be passed several times."
@@ -208,9 +212,12 @@ def _grid(options: CurveOptions, schema: Schema) -> dict[str, Any]:
         )
     if any(not 0.0 <= time <= end for time in options["at"]):
         raise ArgumentError(f"--at must be a time from 0 to {end:g}, the public end of the follow-up")
+    grid = options["grid"]
     if not options["every_time"]:
-        return {"grid": options["grid"], "horizon": options["horizon"]}
-    intervals = check_count(options["grid"], "--grid")
+        return {"grid": DEFAULT_INTERVALS if grid is None else grid, "horizon": options["horizon"]}
+    if grid is None:
+        raise ArgumentError(EVERY_TIME.format(f"{end:g}"))
+    intervals = check_count(grid, "--grid")
     return {"grid": np.linspace(0.0, end, intervals + 1)[1:], "discrete": True}
 
 

@@ -523,7 +523,7 @@ class TrustedServer:
         if planned.scale > 0.0:
             if not self._noise.fits(query_digest, answered, total):
                 del total
-                return self._new_release(planned, answered)
+                return released_anew(self, self._rounds.missing, planned, answered)
             source = self._noise.source_for(query, query_digest, answered, total)
             largest = record_sensitivity.largest_sum(rounds.rows[name] for name in answered)
             total = perturbed(total, planned.scale, largest, source)
@@ -830,20 +830,26 @@ class TrustedServer:
             purpose=stated_purpose(self.ledger),
         )
 
-    def _new_release(self, planned: PlannedQuery, answered: tuple[str, ...]) -> NoisySum:
-        """Release by a new query, which is charged: other sites answered than before, or with another sum."""
-        if self._rounds.missing == "raise":
-            raise NotAvailableError(NOISE_USED)
-        query = planned.query
-        label = planned.entry.label
-        args = without_digits(query.args)
-        return self.release(self.planned(query.op, args, label=label, mu=planned.mu, sites=answered))
-
     def __reduce__(self) -> Any:
         raise TypeError("a trusted server cannot be pickled; pickle its releases instead")
 
     def __repr__(self) -> str:
         return f"<TrustedServer of {len(self.sites)} sites, {self.nobs} rows>"
+
+
+def released_anew(
+    server: TrustedServer, missing: str, planned: PlannedQuery, answered: tuple[str, ...]
+) -> NoisySum:
+    """Return the release of a new query, which is charged: other sites answered, or with another sum.
+
+    NotAvailableError if `missing`, what to do if sites do not answer, is "raise".
+    """
+    if missing == "raise":
+        raise NotAvailableError(NOISE_USED)
+    query = planned.query
+    label = planned.entry.label
+    args = without_digits(query.args)
+    return server.release(server.planned(query.op, args, label=label, mu=planned.mu, sites=answered))
 
 
 def total_and_sites(

@@ -21,6 +21,7 @@ from privinf.glm.posterior_draws import (
     prior_bias,
 )
 from privinf.glm.queries import InitialEstimate
+from privinf.glm.rare_levels import RARE
 from privinf.glm.rows import GlmRows
 from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
@@ -239,7 +240,6 @@ WEAKEST_EFFECTS = LEAST_STRENGTH
 # it intervals of a product of columns held .48 to .73 (benchmarks/results/rare_groups.md).
 LARGEST_REMAINDER = 0.35
 HIDDEN_SHARE = 0.5  # share of an indicator's rarer records that the counts may hide before a note says so
-RARE = 0.15  # an indicator is rare if fewer rows than this share have its rarer value
 # Standard errors that clipped records may move a rare indicator before a note says so.
 FAR_MOVED = 1.0
 # A fit warns of it only if the interval allows for a bias of fewer standard errors than this, and if the

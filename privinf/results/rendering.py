@@ -162,8 +162,9 @@ class PrivateSummary(Summary):  # type: ignore[misc]
 
     Notes
     -----
-    Text is at most 100 columns wide: long values are wrapped and long names shortened in the middle. The
-    other formats show both in full. There are no dates: the same result has the same summary.
+    Text is at most 100 columns wide: long values are wrapped and long names shortened in the middle. It is
+    wider if names would not stay different. The other formats show both in full. There are no dates: the same
+    result has the same summary.
     """
 
     def __init__(
@@ -353,7 +354,7 @@ def _table_lines(header: Sequence[str], rows: Sequence[Row], width: int = 0) -> 
     cells = list(zip(header, *(row[1:] for row in rows), strict=True))
     sizes = [max(map(len, column)) for column in cells]
     names = max((len(row[0]) for row in rows), default=0)
-    names = min(names, MAX_WIDTH - sum(sizes) - GAP * len(sizes))
+    names = _distinct_width([row[0] for row in rows], min(names, MAX_WIDTH - sum(sizes) - GAP * len(sizes)))
     slack = max(0, width - names - sum(sizes) - GAP * len(sizes))
     spare, extra = divmod(slack, len(sizes))
     gaps = [GAP + min(spare + (place < extra), MAX_SPARE) for place in range(len(sizes))]
@@ -375,6 +376,14 @@ def _even_marks(rows: Sequence[Row]) -> list[Row]:
         )
         for row in rows
     ]
+
+
+def _distinct_width(names: Sequence[str], width: int) -> int:
+    """Return the least width, `width` or more, at which shortened names differ where the names do."""
+    different = set(names)
+    while len({_shortened(name, width) for name in different}) < len(different):
+        width += 1
+    return width
 
 
 def _shortened(name: str, width: int) -> str:

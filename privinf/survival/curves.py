@@ -57,8 +57,9 @@ SHOWN_NOTE = (
     "Curves and numbers at risk are shown monotone and without negative numbers; intervals belong to the "
     "estimates before that."
 )
+VISIBLE_NOISE = 1e-6  # relative to the largest standard error of a number at risk
 COUNTS_NOTE = (
-    "Numbers at risk and of events are estimates: in each group their noise has standard errors of {:.3g} "
+    "Numbers at risk and of events are estimates: {}their noise has standard errors of {:.3g} "
     "to {:.3g} for a number at risk, and of {:.3g} to {:.3g} for the events of an interval. So small numbers "
     "are mostly noise."
 )
@@ -617,7 +618,9 @@ def _facts(result: SurvivalResult) -> tuple[list[tuple[str, str]], list[tuple[st
 def _counts_note(result: SurvivalResult) -> str:
     """Return the note on the noise of the numbers at risk and of the events."""
     at_risk, events = result.count_noise["at risk"], result.count_noise["events"]
-    return COUNTS_NOTE.format(at_risk.min(), at_risk.max(), events.min(), events.max())
+    known = at_risk <= VISIBLE_NOISE * at_risk.max()  # all are at risk at the start, up to rounding
+    where = "" if len(result.groups) == 1 else "in each group "
+    return COUNTS_NOTE.format(where, at_risk[~known].min(), at_risk.max(), events.min(), events.max())
 
 
 def _ends_text(group: str, last: float, end: float) -> str:

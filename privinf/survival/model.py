@@ -38,7 +38,7 @@ REFUSED = {
     "entry": NOT_YET.format(
         "left truncation would need counts of entries; use people who are followed from time 0 alone"
     ),
-    "strata": NOT_YET.format("make one call for each stratum"),
+    "strata": NOT_YET.format("pass the strata as groups with by=, which is one release"),
     "cluster": NOT_YET.format("each person has one row"),
     "freq_weights": NOT_YET.format("every record counts once"),
     "exog": NOT_YET.format("curves have no covariates; pass groups as by="),

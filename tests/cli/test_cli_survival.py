@@ -94,6 +94,13 @@ def test_the_command_is_the_model(trial):
     assert pi.survival.SurvivalResult.load("w.npz").release.discrete
 
 
+def test_every_time_needs_the_number_of_times(trial):
+    """The default of 64 intervals would put events of whole months at times that are none."""
+    refused = trial("--seed", "3", *BUDGET, "--every-time")
+    assert refused.exit_code != 0
+    assert "pass --grid 60" in " ".join(refused.output.split())
+
+
 def test_a_plot_is_written(trial, tmp_path):
     pytest.importorskip("matplotlib").use("Agg")
     assert trial("--by", "arm", *BUDGET, "--plot", "c.png").exit_code == 0
