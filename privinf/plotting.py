@@ -189,8 +189,10 @@ def curves(result: Any, *, ax: Axes | None = None) -> Axes:
         )
         label = None if len(groups) == 1 else group
         style = LINE_STYLES[place // len(FIT_COLORS) % len(LINE_STYLES)]
-        line = {"color": colors[place], "linestyle": style, "linewidth": 1.6}
-        ax.step(times, values, where="post", label=label, zorder=3, **line)
+        (drawn,) = ax.step(
+            times, values, where="post", color=colors[place], linewidth=1.6, label=label, zorder=3
+        )
+        drawn.set_linestyle(style)
         shown = np.isfinite(high)
         ax.fill_between(
             times[shown], low[shown], high[shown], step="post", color=colors[place], alpha=0.18, linewidth=0.0

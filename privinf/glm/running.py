@@ -604,7 +604,8 @@ def curved_results(
             outcome.hidden.bias(influence), outcome.hidden.bias_along(influence, tail.directions)
         )
         estimate = replace(estimate, bias=bias)
-        context["notes"] = (*note_of_levels(names, tail.levels, bias / estimate.bse), *context["notes"])
+        seen = [j for j in tail.levels if hidden[j] == 0.0]  # the others have a note of their own
+        context["notes"] = (*note_of_levels(names, seen, bias / estimate.bse), *context["notes"])
         if outcome.hidden.ratio > HEAVY:
             context["notes"] = (*context["notes"], heavy_tail(outcome.hidden.ratio))
     by_step = None
