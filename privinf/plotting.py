@@ -28,7 +28,13 @@ TOTAL = "#0072B2"  # intervals with all errors
 NOISE_FREE = "#E69F00"  # intervals without the noise
 JOINT = "#56B4E9"  # simultaneous intervals
 FIT_COLORS = (TOTAL, "#D55E00", "#009E73", "#CC79A7", NOISE_FREE, JOINT)  # of several fits, in their order
-LINE_STYLES = ("-", "--", ":", "-.")  # of curves: one for the first colours, the next for the same again
+# Of curves: one for the first colours, the next for the same colours again.
+LINE_STYLES: tuple[tuple[float, tuple[float, ...]], ...] = (
+    (0, ()),
+    (0, (4, 2)),
+    (0, (1, 1.5)),
+    (0, (4, 2, 1, 2)),
+)
 THEIR_CONSTANTS = ["Intercept", "const"]  # name of the constant in statsmodels
 INK = "#333333"  # lines and texts
 FAINT = "#CCCCCC"  # lines in the background
