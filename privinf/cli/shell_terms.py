@@ -34,23 +34,45 @@ _WITH_VALUE = re.compile(rf"(?<![\w.(`-])({_NAMES})=(?:'([\w-]+)'|\"([\w-]+)\"|(
 _ALONE = re.compile(rf"(?<![\w.(`-])({_NAMES})=(?![\w'\"=])")
 
 # Arguments of fits that are keys of a plan file under the same name, and rng, which is the key 'seed'.
-PLAN_KEYS = (
-    *("epsilon", "delta", "mu", "rho", "rng", "trust", "family", "offset", "exposure", "status", "event"),
-    *("horizon", "checkpoint", "schema", "optimizer", "cov_type", "robust_share", "stabilization", "ridge"),
-    *("fuller", "target", "targets", "max_colluding", "public_seed", "relation", "unit", "client_clip"),
-    *(
-        "nuisance",
-        "margins",
-        "intervals",
-        "sparsity",
-        "max_sparsity",
-        "iterations",
-        "clip",
-        "refit",
-        "center",
-    ),
-    *("follow_up",),
-)
+PLAN_KEYS = [
+    "epsilon",
+    "delta",
+    "mu",
+    "rho",
+    "rng",
+    "trust",
+    "family",
+    "offset",
+    "exposure",
+    "status",
+    "event",
+    "horizon",
+    "checkpoint",
+    "schema",
+    "optimizer",
+    "cov_type",
+    "robust_share",
+    "stabilization",
+    "ridge",
+    "fuller",
+    "target",
+    "targets",
+    "max_colluding",
+    "public_seed",
+    "relation",
+    "unit",
+    "client_clip",
+    "nuisance",
+    "margins",
+    "intervals",
+    "sparsity",
+    "max_sparsity",
+    "iterations",
+    "clip",
+    "refit",
+    "center",
+    "follow_up",
+]
 _PLAN_NAMES = "|".join(PLAN_KEYS)
 # Remedies in Python, as patterns, and what serves in a plan file.
 PLAN_REMEDIES = (

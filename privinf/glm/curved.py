@@ -151,8 +151,8 @@ class TailBias:
         """
         along = np.abs(influence @ directions.T).max(axis=1, initial=0.0)
         size = np.linalg.norm(influence, axis=1)
-        most = self.ratio * self.between + self.beyond_sd
-        return np.asarray(most * along + 0.5 * self.curvature * size)
+        excess = self.ratio * self.between + self.beyond_sd
+        return np.asarray(excess * along + 0.5 * self.curvature * size)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -303,8 +303,8 @@ class OneStepFit:
         and one sd of its noise.
         """
         along = np.abs(transform @ self.influence @ directions.T)
-        most = self.clip.beyond + self.clip.beyond_sd
-        return np.asarray(most * along.max(axis=1, initial=0.0) / self.n)
+        excess = self.clip.beyond + self.clip.beyond_sd
+        return np.asarray(excess * along.max(axis=1, initial=0.0) / self.n)
 
     def one_sided(self, transform: Floats) -> Floats:
         """Return the share of the N(C) records beyond C that may be along R_j and to one side, shape (k,).

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privinf.glm.curved import ONE_SIGN, OneStepRelease
-from privinf.glm.one_sided import COLUMN_RATIO, COLUMN_REACH
-from privinf.glm.posterior_draws import column_moments
+from privinf.glm.one_sided import bound_distances, far_direction, reaches_one_side
 from privinf.glm.rows import GlmRows
 from privinf.results.notes import Note, must_read
 from privinf.typing import Floats
@@ -55,31 +54,44 @@ def long_rows(rows: GlmRows, outcome: OneStepRelease) -> LongRows:
     """Return rare levels and far columns of negative binomial counts; none in other fits."""
     design = rows.design
     constant = design.constant
-    p = rows.p
     if outcome.hidden is None or outcome.hidden.along is None or constant is None:
-        return LongRows(levels=[], directions=np.empty((0, p)))
-    mean, variance = column_moments(outcome.walk.second, constant)
-    mean[constant] = 1.0
-    low, high = rows.limits
-    levels: list[int] = []
-    directions = []
-    for j, column in enumerate(design.columns):
-        if j == constant or variance[j] <= 0.0:
-            continue
-        near, far = sorted((abs(mean[j] - low[j]), abs(high[j] - mean[j])))
-        if column.indicator:
-            is_long = far >= near and far + near >= LENGTH_RATIO * p * near
-            levels += [j] if is_long else []
-            share = 1.0
-        else:
-            is_long = far >= COLUMN_REACH * np.sqrt(variance[j]) and far >= COLUMN_RATIO * near
-            share = ONE_SIGN
-        if is_long:
-            row = mean.copy()
-            row[j] = high[j] if high[j] - mean[j] > mean[j] - low[j] else low[j]
-            direction = outcome.place.transform @ row
-            directions.append(share * direction / np.linalg.norm(direction))
-    return LongRows(levels=levels, directions=np.reshape(directions, (len(directions), p)))
+        return LongRows(levels=[], directions=np.empty((0, rows.p)))
+    mean, nearer, farther = bound_distances(outcome.walk.second, constant, rows.limits)
+    indicators = np.array([column.indicator for column in design.columns])
+    is_rare = indicators & (nearer + farther >= LENGTH_RATIO * rows.p * nearer)
+    is_far = ~indicators & reaches_one_side(nearer, farther)
+    shares = np.where(is_rare, 1.0, ONE_SIGN)
+    directions = [
+        shares[j] * far_direction(mean, rows.limits, j, outcome.place.transform)
+        for j in np.flatnonzero(is_rare | is_far).tolist()
+    ]
+    return LongRows(
+        levels=np.flatnonzero(is_rare).tolist(),
+        directions=np.reshape(directions, (len(directions), rows.p)),
+    )
+
+
+def tail_bias(rows: GlmRows, outcome: OneStepRelease, influence: Floats) -> tuple[Floats, list[int]]:
+    """Return the bias of coefficients that clipped scores of a count model may cause, and its rare levels.
+
+    Parameters
+    ----------
+    rows : GlmRows
+    outcome : OneStepRelease
+        With `hidden`.
+    influence : ndarray, shape (p, p)
+        Of scores on coefficients.
+
+    Returns
+    -------
+    bias : ndarray, shape (p,)
+    levels : list of int
+        Places of the rare levels along which all of the tail is allowed for.
+    """
+    assert outcome.hidden is not None
+    tail = long_rows(rows, outcome)
+    along = outcome.hidden.bias_along(influence, tail.directions)
+    return np.maximum(outcome.hidden.bias(influence), along), tail.levels
 
 
 def note_of_levels(names: tuple[str, ...], levels: list[int], bias: Floats) -> tuple[Note, ...]:

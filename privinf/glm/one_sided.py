@@ -16,19 +16,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from privinf.glm.advice import declared_two_valued
 from privinf.glm.least_squares import OneStepFit
+from privinf.glm.posterior_draws import column_moments
 from privinf.glm.rows import GlmRows
 from privinf.results.notes import Note, must_read
-from privinf.typing import Floats
+from privinf.typing import Flags, Floats
 
 # Distance from the mean of the response to its farther bound, relative to the nearer one. Residuals of the
 # nearer side are too short for a clip of several times the typical size.
 RESPONSE_RATIO = 3.0
 COLUMN_RATIO = 2.5  # the same of a column
 COLUMN_REACH = 4.0  # and its distance to the farther bound, in standard deviations of the column
-LONGEST_RESIDUAL = (
-    15.0  # distance to the response's farther bound, in typical residuals, up to which it applies
-)
+# Distance from the mean of the response to its farther bound, in typical residuals, up to which it applies.
+LONGEST_RESIDUAL = 15.0
 # Length of a row with which a residual of that size is beyond C, relative to the longest row on the nearer
 # side of the column. Few rows are at the bound, so that less than 1 suffices.
 ROW_RATIO = 0.6
@@ -42,53 +43,79 @@ OF_TWO_VALUES = "MomentOLS, which does not clip scores, can be more accurate for
 OF_NUMBERS = 'use tighter bounds, logarithms, more budget or residual_clip="bounds"'
 
 
-def one_sided_columns(rows: GlmRows, one_step: OneStepFit) -> list[int]:
-    """Return the places of columns along which long scores have one sign; none without a constant.
+def bound_distances(
+    second: Floats, constant: int, limits: tuple[Floats, Floats]
+) -> tuple[Floats, Floats, Floats]:
+    """Return the means of columns, and how far their nearer and their farther bounds are from these.
+
+    Parameters
+    ----------
+    second : ndarray, shape (p, p)
+        Noisy second moments of the columns.
+    constant : int
+        Place of the constant.
+    limits : (low, high), ndarrays of shape (p,)
+        Bounds of the columns, in the same units.
+
+    Returns
+    -------
+    mean : ndarray, shape (p,)
+        1 of the constant.
+    nearer, farther : ndarray, shape (p,)
+        In standard deviations of the column; nan of the constant and where the noise hides the variance.
+    """
+    mean, variance = column_moments(second, constant)
+    mean[constant] = 1.0
+    low, high = limits
+    sd = np.sqrt(np.where(variance > 0.0, variance, np.nan))
+    below, above = np.maximum(mean - low, 0.0), np.maximum(high - mean, 0.0)
+    return mean, np.minimum(below, above) / sd, np.maximum(below, above) / sd
+
+
+def reaches_one_side(nearer: Floats, farther: Floats) -> Flags:
+    """Return which columns reach far, and much farther on one side of their means, shape (p,)."""
+    return np.asarray((farther >= COLUMN_REACH) & (farther >= COLUMN_RATIO * nearer))
+
+
+def far_direction(mean: Floats, limits: tuple[Floats, Floats], j: int, whitening: Floats) -> Floats:
+    """Return the unit vector of a row with the farther bound of column j and means of the others, (p,)."""
+    low, high = limits
+    row = mean.copy()
+    row[j] = high[j] if high[j] - mean[j] > mean[j] - low[j] else low[j]
+    direction = whitening @ row
+    return np.asarray(direction / np.linalg.norm(direction))
+
+
+def one_sided_columns(rows: GlmRows, one_step: OneStepFit) -> tuple[list[int], Floats]:
+    """Return the columns along which long scores have one sign; none without a constant.
 
     Indicators are not among them: `privinf.glm.advice.few_records` names those of few records.
+
+    Returns
+    -------
+    columns : list of int
+        Their places.
+    directions : ndarray, shape (m, p)
+        For each of them, the unit vector along which rows far out in it lie, in whitened units.
     """
-    constant = rows.design.constant
+    none: tuple[list[int], Floats] = [], np.empty((0, rows.p))
+    design = rows.design
+    constant = design.constant
+    initial = one_step.initial
     if constant is None or one_step.clip.beyond == 0.0:
-        return []
-    gram = one_step.initial.gram
-    mass = max(float(gram[constant, constant]), 1e-300)
-    mean = gram[constant] / mass
-    response = float(one_step.initial.theta @ mean)
+        return none
+    mean, nearer, farther = bound_distances(initial.gram, constant, rows.limits)
+    response = float(initial.theta @ mean)
     _, _, low, high = rows.response_units
     near, far = sorted((response - low, high - response))
-    longest = far / one_step.initial.unit
+    longest = far / initial.unit
     if far < RESPONSE_RATIO * max(near, 0.0) or longest > LONGEST_RESIDUAL:
-        return []
-    sd = np.sqrt(np.maximum(np.diag(gram) / mass - mean**2, 1e-300))
-    nearer, farther = (1.0 - np.abs(mean)) / sd, (1.0 + np.abs(mean)) / sd
-    skewed = (farther >= COLUMN_REACH) & (farther >= COLUMN_RATIO * nearer)
-    skewed &= one_step.clip.high / longest >= ROW_RATIO * np.sqrt(1.0 + nearer**2)
-    return [
-        j
-        for j, column in enumerate(rows.design.columns)
-        if j != constant and skewed[j] and not column.indicator and not two_valued(rows, j)
-    ]
-
-
-def two_valued(rows: GlmRows, j: int) -> bool:
-    """Return whether a column has the bounds 0 and 1, as an indicator has."""
-    return bool(rows.design.low[j] == 0.0 and rows.design.high[j] == 1.0)
-
-
-def directions(rows: GlmRows, one_step: OneStepFit, columns: list[int]) -> Floats:
-    """Return the unit vectors along which rows far out in each of the columns lie, whitened, shape (m, p).
-
-    Such a row has the farther bound of its column, and the means of the others.
-    """
-    constant = rows.design.constant
-    gram = one_step.initial.gram
-    found = np.empty((len(columns), len(gram)))
-    for place, j in enumerate(columns):
-        row = gram[constant] / gram[constant, constant]
-        row[j] = -1.0 if row[j] > 0.0 else 1.0
-        far = one_step.initial.whitening @ row
-        found[place] = far / np.linalg.norm(far)
-    return found
+        return none
+    chosen = reaches_one_side(nearer, farther) & ~declared_two_valued(design)
+    chosen &= one_step.clip.high / longest >= ROW_RATIO * np.sqrt(1.0 + nearer**2)
+    columns = np.flatnonzero(chosen).tolist()
+    directions = [far_direction(mean, rows.limits, j, initial.whitening) for j in columns]
+    return columns, np.reshape(directions, (len(columns), rows.p))
 
 
 def note_of(rows: GlmRows, columns: list[int], bias: Floats) -> tuple[Note, ...]:

@@ -48,7 +48,7 @@ from privinf.glm.margins import (
     with_differences,
 )
 from privinf.glm.newton import Block, OneStep
-from privinf.glm.one_sided import directions, note_of, one_sided_columns
+from privinf.glm.one_sided import note_of, one_sided_columns
 from privinf.glm.posterior_draws import (
     LARGEST_PRIOR_BIAS,
     curved_system,
@@ -905,9 +905,8 @@ def one_step_results(
     cov, noise = one_step.covariance(transform)
     cov_type: CovType = "HC0" if options.robust else "nonrobust"
     params = transform @ one_step.params + shift
-    one_sided = one_sided_columns(rows, one_step)
-    one_way = directions(rows, one_step, one_sided)
-    bias = np.maximum(one_step.bias(transform), one_step.bias_along(transform, one_way))
+    one_sided, directions = one_sided_columns(rows, one_step)
+    bias = np.maximum(one_step.bias(transform), one_step.bias_along(transform, directions))
     if reason := singular(cov):
         bare = Estimate(
             params=params,
@@ -930,7 +929,7 @@ def one_step_results(
         terms=VarianceTerms.dividing(cov, STEP_EQUATION, one_step.noise_terms(transform)),
     )
     scaled = np.linalg.inv(rows.design.to_user[0]) @ transform
-    system = one_step.score_equation(scaled, ~rows.design.private, cov_type, one_way)
+    system = one_step.score_equation(scaled, ~rows.design.private, cov_type, directions)
     strength = identified(rows, one_step, estimate.bse)
     tests = tests_of(system, rows.design, list(range(rows.p))) if strength.weak else None
     hidden = np.full(rows.p, strength.weak) if tests is None else tests.hidden

@@ -39,7 +39,7 @@ from privinf.glm.curved import GLMNewtonPath, OneStepRelease, fit_curved
 from privinf.glm.curved_sums import CurvedSums, Noisy
 from privinf.glm.dispersion import FIRST_ALPHA, Dispersion
 from privinf.glm.least_squares import OneStepFit, fit_least_squares
-from privinf.glm.long_rows import long_rows, note_of_levels
+from privinf.glm.long_rows import note_of_levels, tail_bias
 from privinf.glm.margins import (
     NO_CONSTANT,
     NO_OFFSET,
@@ -598,14 +598,10 @@ def curved_results(
     if texts := [text for text, _ in misfits(rows, outcome, posterior.weak)]:
         context["settings"] |= {"misfits": texts}
     if outcome.hidden is not None and not posterior.weak:
-        influence = outcome.influence(back)
-        tail = long_rows(rows, outcome)
-        bias = np.maximum(
-            outcome.hidden.bias(influence), outcome.hidden.bias_along(influence, tail.directions)
-        )
+        bias, levels = tail_bias(rows, outcome, outcome.influence(back))
         estimate = replace(estimate, bias=bias)
-        seen = [j for j in tail.levels if hidden[j] == 0.0]  # the others have a note of their own
-        context["notes"] = (*note_of_levels(names, seen, bias / estimate.bse), *context["notes"])
+        unhidden = [j for j in levels if hidden[j] == 0.0]  # hidden levels have a note of their own
+        context["notes"] = (*note_of_levels(names, unhidden, bias / estimate.bse), *context["notes"])
         if outcome.hidden.ratio > HEAVY:
             context["notes"] = (*context["notes"], heavy_tail(outcome.hidden.ratio))
     by_step = None

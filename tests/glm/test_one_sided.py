@@ -10,7 +10,7 @@ import pytest
 import privinf as pi
 from privinf.errors import HeavyTailWarning
 from privinf.glm.least_squares import OneStepFit
-from privinf.glm.one_sided import directions, note_of, one_sided_columns
+from privinf.glm.one_sided import note_of, one_sided_columns
 from privinf.inference.tails import Clip
 from studies.simulation import binomial_limits
 
@@ -88,32 +88,48 @@ def rows_of(*, low=-1.0, indicator=False, bounds=(1.0, 60.0)):
         y_low=0.0,
         y_high=1.0,
     )
-    return SimpleNamespace(design=design, response_units=(0.5, 0.5, low, 1.0))
+    limits = np.array([1.0, -1.0]), np.ones(2)
+    return SimpleNamespace(p=2, design=design, limits=limits, response_units=(0.5, 0.5, low, 1.0))
 
 
 def test_the_allowance_is_the_excess_beyond_the_clip_along_rows_far_out():
     """X(C) = 90 and one sd of it, 36 / 3.6 * 15 / 2 = 75, along (1, 1)/sqrt 2, over n."""
     step = one_step(beyond=90.0, hidden=36.0)
-    assert one_sided_columns(rows_of(), step) == [1]
-    along = directions(rows_of(), step, [1])
+    columns, along = one_sided_columns(rows_of(), step)
+    assert columns == [1]
     np.testing.assert_allclose(along, [[np.sqrt(0.5), np.sqrt(0.5)]])
     expected = 165.0 * np.array([2.0, 1.0]) * np.sqrt(0.5) / 1_000
     np.testing.assert_allclose(OneStepFit.bias_along(step, np.eye(2), along), expected)
     np.testing.assert_array_equal(OneStepFit.bias_along(step, np.eye(2), np.empty((0, 2))), [0.0, 0.0])
 
 
+def test_score_tests_count_the_excess_as_noise_along_the_same_directions():
+    """(X(C)/n)^2 d d' is added to the covariance that noise and tails give the scores, times n."""
+    step = one_step(beyond=90.0)
+    parts = {"lower": np.zeros(2), "upper": np.zeros(2), "hessian": np.eye(2), "released_hessian": np.eye(2)}
+    parts |= {"meat": np.eye(2), "score_sd": 0.1, "upper_sd": 0.0, "hessian_sd": 0.1}
+    vars(step).update(parts, measures=SimpleNamespace(residual_floor=1.0))
+    known = [
+        OneStepFit.score_equation(step, np.eye(2), np.zeros(2, bool), "HC0", directions).known
+        for directions in (np.empty((0, 2)), np.array([[0.6, 0.8]]))
+    ]
+    expected = 1_000 * (90.0 / 1_000) ** 2 * np.array([[0.36, 0.48], [0.48, 0.64]])
+    np.testing.assert_allclose(known[1] - known[0], expected)
+
+
 def test_responses_and_columns_that_reach_both_ways_and_indicators_are_left_out():
     step = one_step(beyond=90.0, hidden=36.0)
-    assert one_sided_columns(rows_of(low=-1.8), step) == []
-    assert one_sided_columns(rows_of(indicator=True), step) == []
-    assert one_sided_columns(rows_of(bounds=(0.0, 1.0)), step) == []
-    assert one_sided_columns(rows_of(), one_step(beyond=0.0)) == []
-    assert one_sided_columns(rows_of(), one_step(beyond=90.0, high=8.0)) == []
-    step.initial.unit = 0.1
-    assert one_sided_columns(rows_of(), step) == []
-    step.initial.unit = 0.2
+    assert one_sided_columns(rows_of(low=-1.8), step)[0] == []
+    assert one_sided_columns(rows_of(indicator=True), step)[0] == []
+    assert one_sided_columns(rows_of(bounds=(0.0, 1.0)), step)[0] == []
+    assert one_sided_columns(rows_of(), one_step(beyond=0.0))[0] == []
+    assert one_sided_columns(rows_of(), one_step(beyond=90.0, high=8.0))[0] == []
+    longer = one_step(beyond=90.0, high=30.0)
+    assert one_sided_columns(rows_of(), longer)[0] == [1]
+    longer.initial.unit = 0.1  # residuals of up to 18 typical ones
+    assert one_sided_columns(rows_of(), longer)[0] == []
     step.initial.gram = np.array([[1.0, -0.2], [-0.2, 0.1]])
-    assert one_sided_columns(rows_of(), step) == []
+    assert one_sided_columns(rows_of(), step)[0] == []
 
 
 def test_a_note_is_given_from_half_a_standard_error():

@@ -94,7 +94,7 @@ CUT_FOLLOW_UP = (
 MOVED_LEVEL = 0.05
 MOVED_TARGET = (
     "the coefficients depend on how long records are followed, or on the weights of records far out "
-    "(target_test() has the p-value {:.1g}), so hazards may not be proportional or effects not linear, and "
+    "(target_test() has the p-value {:.2g}), so hazards may not be proportional or effects not linear, and "
     "all coefficients can differ from those of Cox's regression"
 )
 NO_TARGET_TEST = "the test of the target is not available: {}"
