@@ -125,8 +125,9 @@ def _notes(planned: PlannedFits, site: str, label: Any) -> tuple[Note, ...]:
     notes += [] if planned.plan.means.columns else [THROUGH_MIDDLE]
     if planned.plan.accounting == "per-interval":
         notes.append(
-            "The noise is calibrated for each interval separately; the privacy guarantee for all intervals "
-            "together is the joint epsilon."
+            "The noise is calibrated for each interval separately. The epsilon of one interval leaves out a "
+            "part of the cost of releases that several intervals share. The privacy guarantee of the fit is "
+            "the joint epsilon."
         )
     spreads = planned.fits.spreads
     typical = math.sqrt(sum(spread**2 for spread in spreads.values()) / len(spreads))
