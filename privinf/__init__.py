@@ -26,7 +26,8 @@ _INSTEAD = {
     **dict.fromkeys(("LinearRegression", "lm"), _LINEAR),
     **dict.fromkeys(("GEE", "MixedLM", "mixedlm"), _CLUSTERED),
     **dict.fromkeys(("Lasso", "LassoCV", "lasso"), "use privinf.DebiasedLasso"),
-    "KaplanMeierFitter": "use privinf.survival.KaplanMeier",
+    **dict.fromkeys(("KaplanMeierFitter", "SurvfuncRight", "survfit"), "use privinf.survival.KaplanMeier"),
+    **dict.fromkeys(("logrank_test", "survdiff"), "use privinf.survival.logrank"),
     "NelsonAalenFitter": "use privinf.survival.NelsonAalen",
     "Probit": "there is no probit model; use privinf.Logit",
     "MNLogit": (

@@ -50,6 +50,19 @@ ARGUMENTS = {
     "y_bounds": "the public bounds of the response, for example y_bounds=(0, 25)",
     "status": "the name of the column that marks events, for example status='death'",
 }
+# By an argument: names that it has in other packages, and what to pass here.
+EQUIVALENTS = {
+    "confidence_level": (("alpha", "level", "conf_level", "ci", "confidence"), "such as 0.95"),
+    "alpha": (
+        ("confidence_level", "level", "conf_level", "ci", "confidence"),
+        "which is one minus the confidence level, such as 0.05",
+    ),
+    "rng": (("seed", "random_state"), "but a seed makes a simulation, which is not private"),
+    "missing": (("nan_policy", "na_action", "na_rm", "dropna", "skipna"), 'such as missing="drop"'),
+    "time": (("durations", "duration", "duration_col"), "the times or the name of their column"),
+    "status": (("event_observed", "event_col"), "the status or the name of its column"),
+    "data": (("df", "frame", "table"), "the table with the columns that are passed by name"),
+}
 _PASSING = (PrivinfError, Warning, MemoryError)  # exceptions that pass a boundary unchanged
 
 
@@ -200,12 +213,12 @@ def _settled(
     trace = None if error.__traceback__ is None else error.__traceback__.tb_next
     misfit = _misfit(error)
     passes = isinstance(error, _PASSING) or not isinstance(error, Exception) or misfit
-    raised = error if passes else _translated(error, function.__qualname__)
+    raised = error if passes else _translated(error, _owner(function, others))
     if misfit:
         raised = (
-            _unknown_option(function, keywords)
-            or _passed_twice(error, function, keywords)
-            or _by_position(error, function)
+            _unknown_option(function, keywords, others)
+            or _passed_twice(error, function, keywords, others)
+            or _by_position(error, function, others)
             or _unfitting(function, keywords, others)
             or error
         )
@@ -234,8 +247,31 @@ def is_bare(error: BaseException | None) -> bool:
     return clean and error.args == expected and error.filename is None and not vars(error)
 
 
-def _unknown_option(function: FunctionType, keywords: Iterable[str]) -> PrivinfError | None:
-    """Return the error for a keyword that the function does not have: its reason, or the closest name."""
+def _class_of(function: FunctionType, others: Sequence[object]) -> type | None:
+    """Return the class of which a method was called, the caller's own and not one that it inherits from."""
+    first = next(iter(inspect.signature(function).parameters), "")
+    if first not in ("self", "cls") or not others:
+        return None
+    return others[0] if isinstance(others[0], type) else type(others[0])
+
+
+def _owner(function: FunctionType, others: Sequence[object]) -> str:
+    """Return the name of a function, or of a method with the class of which it was called."""
+    kind = _class_of(function, others)
+    if kind is None:
+        return function.__qualname__.removesuffix(".__init__")
+    public = next((base.__name__ for base in kind.__mro__ if not base.__name__.startswith("_")), "object")
+    return public if function.__name__ == "__init__" else f"{public}.{function.__name__}"
+
+
+def _unknown_option(
+    function: FunctionType, keywords: Iterable[str], others: Sequence[object]
+) -> PrivinfError | None:
+    """Return the error for a keyword that the function does not have: its reason, or the closest name.
+
+    Reasons are those of `refuses`, then arguments of the function that have this name in other packages
+    (`EQUIVALENTS`), then the `_foreign_arguments` of the class of a method: a mapping from names to remedies.
+    """
     places = inspect.signature(function).parameters.values()
     options = [place.name for place in places if place.name not in ("self", "cls")]
     name = next((name for name in keywords if name not in options), None)
@@ -249,12 +285,23 @@ def _unknown_option(function: FunctionType, keywords: Iterable[str]) -> PrivinfE
     hint = f"its arguments are {', '.join(options)}" if options else "it has no arguments"
     if near:
         hint = f"did you mean {' or '.join(map(repr, near))}?"
-    owner = function.__qualname__.removesuffix(".__init__")
-    return ArgumentError(f"{name!r} is not an argument of {owner}: {hint}")
+    hint = _remedy(name, options, _class_of(function, others)) or hint
+    return ArgumentError(f"{name!r} is not an argument of {_owner(function, others)}: {hint}")
+
+
+def _remedy(name: str, options: Sequence[str], kind: type | None) -> str:
+    """Return what to do instead of an argument of other packages; empty for any other name."""
+    for option, (foreign, meaning) in EQUIVALENTS.items():
+        if name in foreign and option in options:
+            return f"pass {option}=, {meaning}"
+    for base in () if kind is None else kind.__mro__:
+        if name in (remedies := vars(base).get("_foreign_arguments", {})):
+            return str(remedies[name])
+    return ""
 
 
 def _passed_twice(
-    error: BaseException, function: FunctionType, keywords: Iterable[str]
+    error: BaseException, function: FunctionType, keywords: Iterable[str], others: Sequence[object]
 ) -> PrivinfError | None:
     """Return the error for an argument passed by position and by name; Python's own text names it."""
     text = str(error)
@@ -264,26 +311,26 @@ def _passed_twice(
     if name in (refusals := vars(function).get("refusals", {})):
         kind, reason = refusals[name]
         return cast(PrivinfError, kind(f"{name}= {reason}"))
-    owner = function.__qualname__.removesuffix(".__init__")
+    owner = _owner(function, others)
     return ArgumentError(f"{name}= was passed to {owner} twice, by position and by name: pass it once")
 
 
-def _by_position(error: BaseException, function: FunctionType) -> PrivinfError | None:
+def _by_position(
+    error: BaseException, function: FunctionType, others: Sequence[object]
+) -> PrivinfError | None:
     """Return the error for a positional argument of a function that has a reason against these."""
     refusals = vars(function).get("refusals", {})
     if POSITIONAL not in refusals or "positional argument" not in str(error):
         return None
     kind, reason = refusals[POSITIONAL]
-    return cast(PrivinfError, kind(f"{function.__qualname__}() {reason}"))
+    return cast(PrivinfError, kind(f"{_owner(function, others)}() {reason}"))
 
 
 def _unfitting(
     function: FunctionType, keywords: Iterable[str], others: Sequence[object]
 ) -> PrivinfError | None:
     """Return the error for a call without a required argument, or with too many by position."""
-    owner = function.__qualname__.removesuffix(".__init__")
-    if owner.startswith("_") and others:  # a constructor that public classes inherit
-        owner = type(others[0]).__name__
+    owner = _owner(function, others)
     by_position = len(others)
     places = list(inspect.signature(function).parameters.values())
     ordered = [
@@ -319,9 +366,8 @@ def _misfit(error: BaseException) -> bool:
     return isinstance(error, TypeError) and trace is not None and trace.tb_frame.f_code in _RELAYS
 
 
-def _translated(error: BaseException, name: str) -> PrivinfError:
-    """Return an error of the tree in place of a foreign one, without its text."""
-    owner = name.removesuffix(".__init__")
+def _translated(error: BaseException, owner: str) -> PrivinfError:
+    """Return an error of the tree in place of a foreign one, without its text; `owner` names the function."""
     if isinstance(error, FileNotFoundError):
         return FileMissingError(f"there is no {error.filename or 'such file or folder'}: check the path")
     if isinstance(error, OSError):

@@ -40,6 +40,10 @@ WITHOUT_NOISE = (
     "make the release with a finite epsilon"
 )
 CHARGE_STANDS = "The privacy budget was already charged, and the charge is kept"
+OTHER_REGRESSION = (
+    "is not available: regress() fits the regressions that a release determines; a {} regression needs "
+    "privinf.{} and the rows, which is a release with a cost of its own"
+)
 Option: TypeAlias = PlainValue | RngLike  # of some model's fit
 
 
@@ -109,6 +113,21 @@ class Release(Released):
     def law(self) -> NoReturn:
         """Former name of the attribute `noise_model`; raises NotAvailableError."""
         raise NotAvailableError("Release.law is now Release.noise_model")
+
+    @property
+    def logit(self) -> NoReturn:
+        """Not available: `regress` fits what the release determines."""
+        raise NotAvailableError(f"logit {OTHER_REGRESSION.format('logistic', 'Logit')}")
+
+    @property
+    def poisson(self) -> NoReturn:
+        """Not available: `regress` fits what the release determines."""
+        raise NotAvailableError(f"poisson {OTHER_REGRESSION.format('Poisson', 'Poisson')}")
+
+    @property
+    def ols(self) -> NoReturn:
+        """Not available: the method is called `regress`."""
+        raise NotAvailableError("ols is not available: call regress(formula), a linear regression")
 
     @property
     def noise_source(self) -> str:

@@ -30,6 +30,12 @@ from privinf.validation import check_fraction
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Of conf_int() and other methods, as callers of privinf.stats may expect.
+JOINT_INTERVALS = (
+    "result.simultaneous(0.05).conf_int() has joint intervals (np.exp of them are those of ratios), and "
+    "result.simultaneous(0.05).pvalues has joint p-values"
+)
+
 
 @error_boundaries
 class Results(FittedResult, UnavailableAttributes):
@@ -66,6 +72,8 @@ class Results(FittedResult, UnavailableAttributes):
     >>> r.simultaneous(rng=0).conf_int().shape
     (2, 2)
     """
+
+    _foreign_arguments: ClassVar[Mapping[str, str]] = {"simultaneous": JOINT_INTERVALS}
 
     # ---- summaries and tables
 

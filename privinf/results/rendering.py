@@ -457,6 +457,33 @@ NO_DISPERSION = (
 NO_EFFECTS = (
     "marginal effects of a linear model are its coefficients; Logit, Poisson and GLM have get_margeff()"
 )
+NO_FILE_OF_TEST = (
+    "call result.to_json(path) or result.to_parquet(path), which keep the numbers of the summary, or pickle "
+    "the result"
+)
+# Of curves, log-rank tests and hazard ratios, by names of lifelines and of statsmodels.
+PRINTED = "call print(result.summary())"
+CURVE_TABLE = "curves.table has the curves with intervals and bands, and curves.at(times) has single times"
+CURVE_INTERVALS = (
+    "curves.table has intervals and bands, and curves.intervals(0.9) returns the same curves with intervals "
+    "of another level"
+)
+CURVE_MEDIAN = "call curves.median() or curves.quantile(p)"
+CURVE_HAZARD = "curves.nelson_aalen().table has the cumulated hazards"
+CURVE_COUNTS = (
+    "curves.table has the numbers at risk and of events, and curves.at_risk(times) has single times"
+)
+CURVE_PLOT = "call curves.plot(), or curves.nelson_aalen().plot() for the cumulated hazards"
+NO_BASELINE = (
+    "the baseline hazard of this fit is only an aid of the estimate and has no intervals; "
+    "privinf.survival.NelsonAalen has cumulated hazards of groups with intervals"
+)
+NO_CURVES_OF_FIT = (
+    "predicted curves have no validated intervals; hazard_ratios() compares people, and "
+    "privinf.survival.KaplanMeier has curves of groups"
+)
+NO_CONCORDANCE = "it needs the order of the records' times, which a result does not contain"
+COX_ASSUMPTION = "result.target_test() tests whether hazards are proportional and effects linear"
 
 
 def unavailable(name: str, reason: str) -> Any:
@@ -522,6 +549,70 @@ class UnavailableOfComparison:
     to_json = unavailable("to_json", EACH_FIT % "to_dict")
     plot = unavailable("plot", NO_PLOT_OF_COMPARISON)
     save = unavailable("save", NO_FILE_OF_COMPARISON)
+
+
+class UnavailableOfCurves:
+    """Attributes of curves in lifelines and statsmodels; each raises with the remedy."""
+
+    __slots__ = ()
+
+    print_summary = unavailable("print_summary", PRINTED.replace("result", "curves"))
+    survival_function_ = unavailable("survival_function_", CURVE_TABLE)
+    survival_function_at_times = unavailable("survival_function_at_times", CURVE_TABLE)
+    surv_prob = unavailable("surv_prob", CURVE_TABLE)
+    surv_prob_se = unavailable("surv_prob_se", CURVE_TABLE)
+    surv_times = unavailable("surv_times", CURVE_TABLE)
+    predict = unavailable("predict", CURVE_TABLE)
+    conf_int = unavailable("conf_int", CURVE_INTERVALS)
+    confidence_interval = unavailable("confidence_interval", CURVE_INTERVALS)
+    confidence_interval_ = unavailable("confidence_interval_", CURVE_INTERVALS)
+    confidence_interval_survival_function_ = unavailable(
+        "confidence_interval_survival_function_", CURVE_INTERVALS
+    )
+    simultaneous_cb = unavailable("simultaneous_cb", CURVE_INTERVALS)
+    median_survival_time_ = unavailable("median_survival_time_", CURVE_MEDIAN)
+    percentile = unavailable("percentile", CURVE_MEDIAN)
+    quantile_ci = unavailable("quantile_ci", CURVE_MEDIAN)
+    cumulative_hazard_ = unavailable("cumulative_hazard_", CURVE_HAZARD)
+    baseline_cumulative_hazard = unavailable("baseline_cumulative_hazard", CURVE_HAZARD)
+    event_table = unavailable("event_table", CURVE_COUNTS)
+    n_risk = unavailable("n_risk", CURVE_COUNTS)
+    n_events = unavailable("n_events", CURVE_COUNTS)
+    plot_survival_function = unavailable("plot_survival_function", CURVE_PLOT)
+    plot_cumulative_hazard = unavailable("plot_cumulative_hazard", CURVE_PLOT)
+
+
+class UnavailableOfLogRank:
+    """Attributes of a log-rank test in lifelines; each raises with the remedy."""
+
+    __slots__ = ()
+
+    print_summary = unavailable("print_summary", PRINTED)
+    p_value = unavailable("p_value", "result.pvalue is the p-value")
+    test_statistic = unavailable("test_statistic", "result.statistic is the statistic")
+
+
+class UnavailableOfHazards:
+    """Attributes of Cox regressions in lifelines and statsmodels; each raises with the remedy."""
+
+    print_summary = unavailable("print_summary", PRINTED)
+    params_ = unavailable("params_", "result.params has the coefficients")
+    hazard_ratios_ = unavailable("hazard_ratios_", "call result.hazard_ratios()")
+    confidence_intervals_ = unavailable("confidence_intervals_", "call result.conf_int()")
+    standard_errors_ = unavailable("standard_errors_", "result.bse has the standard errors")
+    concordance_index_ = unavailable("concordance_index_", NO_CONCORDANCE)
+    check_assumptions = unavailable("check_assumptions", COX_ASSUMPTION)
+    baseline_hazard_ = unavailable("baseline_hazard_", NO_BASELINE)
+    baseline_cumulative_hazard_ = unavailable("baseline_cumulative_hazard_", NO_BASELINE)
+    baseline_cumulative_hazard = unavailable("baseline_cumulative_hazard", NO_BASELINE)
+    baseline_survival_ = unavailable("baseline_survival_", NO_BASELINE)
+    predict_survival_function = unavailable("predict_survival_function", NO_CURVES_OF_FIT)
+    predict_median = unavailable("predict_median", NO_CURVES_OF_FIT)
+    predict_partial_hazard = unavailable("predict_partial_hazard", NO_CURVES_OF_FIT)
+    get_distribution = unavailable("get_distribution", NO_CURVES_OF_FIT)
+    martingale_residuals = unavailable("martingale_residuals", ROWS_STAY)
+    schoenfeld_residuals = unavailable("schoenfeld_residuals", ROWS_STAY)
+    score_residuals = unavailable("score_residuals", ROWS_STAY)
 
 
 class UnavailableAttributes:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import product
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from privinf.results.notes import (
 )
 from privinf.results.paper_table import ERRORS, PaperTable, PortablePaperTable, privacy_note
 from privinf.results.rendering import (
+    NO_FILE_OF_TEST,
     PrivateSummary,
     PvalueBound,
     SummaryColumn,
@@ -104,6 +105,11 @@ LAPLACE_COST = (
     "noise of the same epsilon has a smaller mu; it is the default with a ledger."
 )
 NO_GROUPS = "levels= and simultaneous= are for groups: pass by=, or leave them out"
+# Of methods of results without groups.
+JOINT_TABLES = (
+    "intervals of a table of several groups are made jointly by simultaneous=True in the call that returned "
+    "the result"
+)
 NO_BOUNDS = (
     "{!r} has no public bounds. Pass bounds= (for groups, pass levels=), or pass names of columns instead of "
     "values, together with data= and schema="
@@ -570,6 +576,8 @@ class StatResult(PortableTest, PortablePaperTable):
     params = unavailable("params", TEST_ESTIMATES)
     pvalues = unavailable("pvalues", TEST_ESTIMATES)
     tvalues = unavailable("tvalues", TEST_ESTIMATES)
+    save = unavailable("save", NO_FILE_OF_TEST)
+    _foreign_arguments: ClassVar[Mapping[str, str]] = {"simultaneous": JOINT_TABLES}
 
     # ---- the test
 

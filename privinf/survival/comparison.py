@@ -24,7 +24,13 @@ from privinf.inference.survival import (
 )
 from privinf.results.export import PortableTest
 from privinf.results.notes import MISSING_LABEL, Note, all_events_notes, complete_sample_notes
-from privinf.results.rendering import SEVERAL_PAIRS, PrivateSummary, SummaryColumn, shown_pvalue
+from privinf.results.rendering import (
+    SEVERAL_PAIRS,
+    PrivateSummary,
+    SummaryColumn,
+    UnavailableOfLogRank,
+    shown_pvalue,
+)
 from privinf.results.summary import (
     ESTIMATED_OBSERVATIONS,
     NOT_PRIVATE,
@@ -91,7 +97,7 @@ class ComparisonRow(NamedTuple):
 
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class LogRankResult(ReleasedSurvival, PortableTest):
+class LogRankResult(ReleasedSurvival, PortableTest, UnavailableOfLogRank):
     """Result of a log-rank test, with the hazard ratio of two groups, from one noisy release.
 
     Attributes

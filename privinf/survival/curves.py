@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from privinf.inference.survival import (
 )
 from privinf.results.export import PortableCurves
 from privinf.results.notes import MISSING_LABEL, Note, all_events_notes, complete_sample_notes
-from privinf.results.rendering import PrivateSummary
+from privinf.results.rendering import PrivateSummary, UnavailableOfCurves
 from privinf.results.summary import (
     ESTIMATED_OBSERVATIONS,
     NOT_PRIVATE,
@@ -76,6 +76,17 @@ HORIZON_NOTE = (
     "About {:.0%} of the records are still at risk at {:g}, the end of the follow-up. What happens to them "
     "later is not used: all results describe the time up to {:g}."
 )
+# Arguments of other packages.
+ALWAYS_DRAWN = "a plot always shows the bands; plot the columns of curves.table for another figure"
+COUNTS_DRAWN = (
+    "a plot always shows the numbers at risk below the curves, and no single censored record, because a "
+    "release contains none"
+)
+OTHER_LEVEL = "call the method of curves.intervals(0.9), the same curves with intervals of another level"
+JOINT_CURVES = (
+    "bands of curves.table hold at all times jointly, and curves.difference(time, simultaneous=True) "
+    "compares groups"
+)
 STILL_AT_RISK = 0.05  # share of the records at risk at the end of the follow-up from which a note is printed
 EARLY = 0.5  # part of the follow-up below which a note names an earlier horizon as the remedy
 CLEAR_SDS = 3.0  # and sds of its noise that their number exceeds
@@ -93,7 +104,7 @@ class TimeEstimate(NamedTuple):
 
 @error_boundaries
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class SurvivalResult(ReleasedSurvival, PortableCurves):
+class SurvivalResult(ReleasedSurvival, PortableCurves, UnavailableOfCurves):
     """Survival curves or cumulative hazards of groups, with intervals, from one noisy release.
 
     Attributes
@@ -118,6 +129,13 @@ class SurvivalResult(ReleasedSurvival, PortableCurves):
     cautions: tuple[tuple[type[Warning], str], ...] = ()
     _cells: CellEstimate = field(init=False)
     _curves: tuple[Curve, ...] = field(init=False)
+    _foreign_arguments: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("ci_show", "ci_alpha", "ci_force_lines"), ALWAYS_DRAWN),
+        **dict.fromkeys(("at_risk_counts", "show_censors"), COUNTS_DRAWN),
+        "alpha": OTHER_LEVEL,
+        "confidence_level": OTHER_LEVEL,
+        "simultaneous": JOINT_CURVES,
+    }
 
     def __post_init__(self) -> None:
         cells = self.release.cells

@@ -15,8 +15,8 @@ import privinf as pi
 import privinf.glm.hazards.target_test as module
 from privinf.errors import ChangedTargetWarning, MisfitWarning, NotAvailableError
 from privinf.glm.curved_sums import Noisy
-from privinf.glm.hazards.results import MOVED_TARGET
-from privinf.glm.hazards.target_test import RoundRelease, target_test
+from privinf.glm.hazards.results import MOVED_TARGET, blind_notes, moved_targets, shown_below
+from privinf.glm.hazards.target_test import LITTLE_POWER, RoundRelease, TargetTestResult, target_test
 from privinf.inference.one_step import OneStepScores
 
 Q = 2  # blocks
@@ -190,7 +190,7 @@ def test_hazards_that_are_not_proportional_are_found_and_warned_of(moved):
     assert test.pvalue < 1e-3
     assert test.df == 2
     assert test.stops[0] < test.stops[1] == moved.follow_up
-    text = MOVED_TARGET.format(test.pvalue)
+    text = MOVED_TARGET.format(shown_below(test.pvalue, 0.05), 0.05)
     assert text in moved._context.settings["misfits"]
     assert "depend on how long records are followed" in " ".join(str(moved.summary()).split())
     with pytest.warns(MisfitWarning, match="depend on how long records are followed"):
@@ -210,9 +210,40 @@ def test_it_is_quiet_where_the_model_holds():
 
 def test_it_allows_for_the_second_order_of_the_scores():
     """Without this, the test rejects where the model holds: the round ended far from the fit."""
-    test = fitted(long_tails()).target_test()
+    fit = fitted(long_tails())
+    test = fit.target_test()
     assert test.pvalue > 0.05
     assert chi2.sf(test.statistic, test.df) < 1e-3
+    assert test.noncentrality > LITTLE_POWER
+    assert "little power in this fit" in " ".join(str(fit.summary("all")).split())
+
+
+def made_test(pvalue=0.5, noncentrality=1.0):
+    return TargetTestResult(
+        statistic=6.584, pvalue=pvalue, df=4, noncentrality=noncentrality, stops=(1.0, 3.0)
+    )
+
+
+def test_it_prints_what_it_compares_and_its_power():
+    blind = " ".join(str(made_test(0.9937, 21.0)).split())
+    assert "an earlier round" in blind
+    assert "1 in the round and 3 in the fit, as a cumulated hazard and not a time" in blind
+    assert "noncentral chi-squared distribution, so it is larger" in blind
+    assert "power: little, because the noncentrality is above 10" in blind
+    assert "power: not flagged" in str(made_test()).replace("              ", " ")
+    assert "little power" in repr(made_test(0.9937, 21.0))
+    assert "not a time" in made_test()._repr_html_()
+    assert max(map(len, str(made_test(0.9937, 21.0)).splitlines())) <= 100
+    assert not blind_notes(made_test())
+    assert "its noncentrality is 2,542, which is above 10" in blind_notes(made_test(0.9, 2542.2))[0].text
+
+
+def test_a_p_value_below_the_level_prints_as_below():
+    assert shown_below(0.0455, 0.05) == "0.045"
+    assert shown_below(0.0496, 0.05) == "0.0496"
+    assert shown_below(0.0499996, 0.05) == "0.0499996"
+    assert "has the p-value 0.0496, which is below 0.05" in moved_targets(made_test(0.0496))[0]
+    assert not moved_targets(made_test(0.05))
 
 
 def test_it_comes_back_from_a_file(moved, tmp_path):

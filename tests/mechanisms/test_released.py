@@ -325,3 +325,7 @@ def test_the_old_name_of_the_noise_model_is_refused():
     assert release.noise_model["delta"] == 1e-3
     with pytest.raises(NotAvailableError, match=r"is now Release\.noise_model"):
         _ = release.law
+    for name in ("logit", "poisson", "ols"):
+        with pytest.raises(NotAvailableError, match=rf"{name} is not available: .*regress\("):
+            getattr(release, name)
+        assert not hasattr(release, name)

@@ -7,6 +7,7 @@ import inspect
 import pickle
 import traceback
 from types import FunctionType
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ import pytest
 
 import privinf as pi
 from privinf import federation, mechanisms
-from privinf.error_boundary import error_boundary, has_error_boundary
+from privinf.error_boundary import error_boundaries, error_boundary, has_error_boundary
 from privinf.errors import (
     ArgumentError,
     DataDependentBoundsWarning,
@@ -162,6 +163,47 @@ def test_an_unknown_keyword_is_refused_with_the_closest_known_ones():
             f"'missin' is not an argument of {model.__name__}.from_formula: did you mean"
         )
         assert "'missing'" in str(error)
+
+
+@error_boundaries
+class _Drawn:
+    _foreign_arguments: ClassVar = {"joint": "call joint()"}
+
+    def __init__(self, x):
+        self.x = x
+
+    def plot(self, ax=None, alpha=0.05):
+        return ax
+
+    @classmethod
+    def load(cls, path):
+        raise ValueError("7654.321")
+
+
+class Curve(_Drawn):
+    """A class of users, who know no other name."""
+
+
+def test_messages_name_the_class_that_the_caller_knows():
+    calls = {
+        "Curve() needs x=": lambda: Curve(),
+        "'xx' is not an argument of Curve: did you mean 'x'": lambda: Curve(xx=1),
+        "'color' is not an argument of Curve.plot: its arguments are ax": lambda: Curve(1).plot(color=1),
+        "Curve.load cannot use": lambda: Curve.load("x"),
+        "x= was passed to Curve twice": lambda: Curve(1, x=1),
+        "Curve.plot() accepts only ax": lambda: Curve(1).plot(1, 2, 3),
+    }
+    for text, call in calls.items():
+        assert str(refused(call)).startswith(text)
+
+
+def test_arguments_of_other_packages_have_remedies():
+    error = refused(lambda: Curve(1).plot(joint=True), ArgumentError)
+    assert str(error) == "'joint' is not an argument of Curve.plot: call joint()"
+    error = refused(lambda: Curve(1).plot(confidence_level=0.9), ArgumentError)
+    assert "Curve.plot: pass alpha=, which is one minus the confidence level" in str(error)
+    error = refused(lambda: Curve(1, confidence_level=0.9), ArgumentError)
+    assert "its arguments are x" in str(error)
 
 
 def test_a_boundary_keeps_signature_name_and_traceback():

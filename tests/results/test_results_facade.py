@@ -86,6 +86,16 @@ def test_a_point_changes_what_is_reported_but_not_what_is_tested(results):
     assert moved.tvalues.equals(results.tvalues)
 
 
+@pytest.mark.parametrize("method", ["conf_int", "summary", "tidy"])
+def test_simultaneous_as_an_argument_names_the_method(results, method):
+    remedy = rf"of Results.{method}: result.simultaneous\(0.05\).conf_int\(\)"
+    with pytest.raises(ArgumentError, match=remedy):
+        getattr(results, method)(simultaneous=True)
+    with pytest.raises(ArgumentError, match="pass alpha=, which is one minus the confidence level"):
+        results.conf_int(level=0.9)
+    assert len(results.simultaneous(0.05).conf_int()) == len(results.params)
+
+
 def test_context_must_fit_the_estimate(results, design):
     with pytest.raises(ArgumentError, match="sampling_cov"):
         rebuilt(results, sampling_cov=np.eye(2))

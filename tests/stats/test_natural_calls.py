@@ -198,6 +198,12 @@ def test_attributes_of_other_packages_name_those_that_exist():
         with pytest.raises(NotAvailableError, match=f"{name} is not available: .*table"):
             getattr(test, name)
         assert not hasattr(test, name)
+    with pytest.raises(NotAvailableError, match=r"save is not available: call result.to_json\(path\)"):
+        test.save("result.npz")
+    with pytest.raises(ArgumentError, match="simultaneous=True in the call"):
+        test.plot(simultaneous=True)
+    with pytest.raises(ArgumentError, match=r"pass confidence_level=, such as 0\.95"):
+        stats.mean("y", data=ROWS, schema=SCHEMA, alpha=0.1, **OPTIONS)
     fit = pi.MomentOLS(ROWS.y, ROWS[["x"]], bounds=[(0, 10)], y_bounds=(0, 10)).fit(**OPTIONS)
     for name in ("dispersion", "alpha"):
         with pytest.raises(NotAvailableError, match="negative binomial fits have alpha"):

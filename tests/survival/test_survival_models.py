@@ -753,3 +753,59 @@ def test_the_noise_of_numbers_at_risk_and_of_events_is_stated():
         sds = np.sqrt(np.mean(np.square(draws), axis=0))
         assert 0.8 < np.median(sds[1:] / noise[name].to_numpy()[1:]) < 1.25
     assert "their noise has standard errors" in " ".join(fits[0].notes)
+
+
+# ---- names and arguments of other packages
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("print_summary", r"print\(curves.summary\(\)\)"),
+        ("median_survival_time_", r"curves.median\(\)"),
+        ("confidence_interval_", "curves.table has intervals and bands"),
+        ("survival_function_", r"curves.at\(times\)"),
+        ("conf_int", r"curves.intervals\(0.9\)"),
+        ("baseline_cumulative_hazard", r"curves.nelson_aalen\(\).table"),
+        ("event_table", r"curves.at_risk\(times\)"),
+    ],
+)
+def test_attributes_of_other_packages_have_remedies(fitted, name, remedy):
+    assert not hasattr(fitted, name)
+    with pytest.raises(NotAvailableError, match=f"{name} is not available: .*{remedy}"):
+        getattr(fitted, name)
+    test = fitted.logrank()
+    with pytest.raises(NotAvailableError, match=r"result\.pvalue is the p-value"):
+        test.p_value
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda curves: curves.plot(ci_show=True), "of SurvivalResult.plot: a plot always shows the bands"),
+        (lambda curves: curves.median(alpha=0.1), "of SurvivalResult.median: call .*intervals"),
+        (lambda curves: curves.intervals(alpha=0.1), "pass confidence_level=, such as 0.95"),
+        (lambda curves: curves.at([12], simultaneous=True), "of SurvivalResult.at: bands of curves.table"),
+        (lambda curves: pi.survival.KaplanMeier(), r"^KaplanMeier\(\) needs time="),
+        (lambda curves: pi.survival.KaplanMeier("a", "b", tme=1), "not an argument of KaplanMeier: did you"),
+        (lambda curves: pi.survival.NelsonAalen(durations=1), "of NelsonAalen: pass time=, the times"),
+        (lambda curves: pi.PHReg(tme=1), "not an argument of PHReg: did you"),
+        (lambda curves: pi.survival.SurvfuncRight, "use KaplanMeier"),
+        (lambda curves: pi.survival.CoxPHFitter, "use privinf.PHReg"),
+        (lambda curves: pi.SurvfuncRight, "use privinf.survival.KaplanMeier"),
+    ],
+)
+def test_arguments_of_other_packages_name_what_the_user_knows(fitted, call, message):
+    with pytest.raises((ArgumentError, AttributeError, TypeError), match=message) as caught:
+        call(fitted)
+    assert not any(word in str(caught.value) for word in ("_CurveModel", "PortableCurves"))
+
+
+@pytest.mark.parametrize("by", [None, "arm"])
+def test_the_note_on_noise_names_groups_only_if_there_are_groups(table, by):
+    curves = pi.survival.KaplanMeier("months", "state", event="dead", by=by, data=table, schema=SCHEMA)
+    fitted = curves.fit(**BUDGET)
+    note = next(text for text in fitted.notes if "Numbers at risk and of events" in text)
+    assert ("in each group" in note) == (by is not None)
+    least = float(note.split("standard errors of ")[1].split()[0])
+    assert least > 0.01  # the number at risk at time 0 is public, and its noise is rounding

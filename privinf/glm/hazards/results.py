@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from privinf.glm.advice import (
     DRAWN_NOTE,
     LAST_STEP,
     POSTERIOR_NOTE,
+    declared_two_valued,
     listed,
     step_text,
 )
@@ -25,7 +26,13 @@ from privinf.glm.curved import OneStepRelease
 from privinf.glm.hazards.baseline import STEEP
 from privinf.glm.hazards.path import HazardFit
 from privinf.glm.hazards.score_equation import hazard_system
-from privinf.glm.hazards.target_test import RoundRelease, TargetTestResult, target_test
+from privinf.glm.hazards.target_test import (
+    LITTLE_POWER,
+    RoundRelease,
+    TargetTestResult,
+    shown_noncentrality,
+    target_test,
+)
 from privinf.glm.posterior_draws import (
     DRAWN_EQUATION,
     LARGEST_PRIOR_INFLUENCE,
@@ -48,7 +55,7 @@ from privinf.results.fit_statistics import FitStatistics
 from privinf.results.notes import Note, all_events_notes, must_read, sentence
 from privinf.results.paper_table import ratios
 from privinf.results.prediction import Predictions
-from privinf.results.rendering import SummaryColumn
+from privinf.results.rendering import SummaryColumn, UnavailableOfHazards
 from privinf.typing import Floats
 from privinf.validation import check_number
 
@@ -94,18 +101,29 @@ CUT_FOLLOW_UP = (
 MOVED_LEVEL = 0.05
 MOVED_TARGET = (
     "the coefficients depend on how long records are followed, or on the weights of records far out "
-    "(target_test() has the p-value {:.2g}), so hazards may not be proportional or effects not linear, and "
-    "all coefficients can differ from those of Cox's regression"
+    "(target_test() has the p-value {}, which is below {:g}), so hazards may not be proportional or effects "
+    "not linear, and all coefficients can differ from those of Cox's regression"
 )
 NO_TARGET_TEST = "the test of the target is not available: {}"
 EXACT_FIT = "a fit without noise follows all records to the end, with weight 1"
 WEAK_FIT = "the fit is weak, so its coefficients come from a posterior"
 NO_COVARIANCE = "the fit has no standard errors"
 OLDER_FILE = "the file was written by an earlier version of privinf"
+BLIND_TEST = (
+    "the test of the target, target_test(), has little power in this fit, because its noncentrality is {}, "
+    "which is above {:g}: it detects only large differences"
+)
 FAR_RECORDS = (
     "records far out in {} have less weight; if the model does not hold there, all coefficients differ from "
-    "those of Cox's regression; use logarithms, tighter bounds or a larger budget"
+    "those of Cox's regression; use {}"
 )
+FAR_NUMBERS = "tighter bounds, a larger budget, or logarithms if the effect is linear in the logarithm"
+FAR_LEVELS = (
+    "few records have {}, and they have less weight; if the model does not hold for them, all coefficients "
+    "differ from those of Cox's regression; merge rare levels (pi.Factor([...], other=...)), {}use more "
+    "records or a larger budget"
+)
+WITHOUT_INTERACTION = "leave out interactions of rare levels, "
 DECIDED_BY_PRIOR = (
     "the prior influences the coefficients {}; intervals can miss slopes that are large relative to it: use "
     "a larger budget, more records or fewer columns. score_test() and conf_int(method='score') use no prior"
@@ -159,7 +177,7 @@ class HazardInference(GLMInference):
 
 
 @error_boundaries
-class PHRegResults(Results):
+class PHRegResults(UnavailableOfHazards, Results):
     """Results of `PHReg`: coefficients are logarithms of hazard ratios.
 
     Adds to `Results`: `hazard_ratios`, `follow_up`, `events_after_stop` and `target_test`.
@@ -380,9 +398,12 @@ def hazard_results(
         terms=terms,
     ).transformed(back, names=rows.design.names)
     context["settings"] |= {"curved": recorded(step), "to_user": back.tolist()}
-    moved = [] if noise is None else moved_targets(fit, posterior.params, total, noise, rows.total)
-    context["notes"] = (*(note for text in moved for note in must_read(sentence(text))), *context["notes"])
-    texts = moved + changed_targets(rows.design.names, fit, *rows.limits) + long_steps(posterior)
+    test = None if noise is None else round_test(fit, posterior.params, total, noise, rows.total)
+    moved = [] if test is None else moved_targets(test)
+    blind = () if test is None else blind_notes(test)
+    moved_notes = (note for text in moved for note in must_read(sentence(text)))
+    context["notes"] = (*moved_notes, *context["notes"], *blind)
+    texts = moved + changed_targets(rows, fit) + long_steps(posterior)
     if texts:
         context["settings"] |= {"misfits": texts}
     sampling = None if noise is None else back @ (total - noise) @ back.T
@@ -424,7 +445,7 @@ def _exact(rows: GlmRows, step: OneStepRelease, back: Floats, context: Mapping[s
     return PHRegResults(estimate, Context(**context, sampling_cov=back @ cov @ back.T, system=system))
 
 
-def changed_targets(names: Sequence[str], fit: HazardFit, low: Floats, high: Floats) -> list[str]:
+def changed_targets(rows: GlmRows, fit: HazardFit) -> list[str]:
     """Return the warnings of a target that may not be Cox's regression.
 
     They are about all coefficients. Weights are those of whole records: on tables, intervals missed in 14 of
@@ -433,14 +454,7 @@ def changed_targets(names: Sequence[str], fit: HazardFit, low: Floats, high: Flo
     One reason is a hazard so steep at 0 that the grid is coarse. Events after the stop are another. The third
     one is the weight of records far out in a column: weights leave out more than `FAR_OUT` standard errors of
     a score that is wrong there, in columns whose farther bound is more than `FAR_COLUMN` standard deviations
-    from the mean.
-
-    Parameters
-    ----------
-    names : sequence of str
-    fit : HazardFit
-    low, high : ndarray, shape (d,)
-        Public bounds of the columns, scaled units.
+    from the mean. Numbers and levels of factors have different remedies.
     """
     warnings = []
     if (early := fit.baseline.early) > STEEP:
@@ -448,16 +462,22 @@ def changed_targets(names: Sequence[str], fit: HazardFit, low: Floats, high: Flo
     if fit.later > LATER:
         warnings.append(CUT_FOLLOW_UP.format(fit.stop, fit.later))
     if fit.step is not None and fit.step.far > 0.0:
-        reach = column_reach(fit.step, fit.baseline.blocks, low, high)
+        reach = column_reach(fit.step, fit.baseline.blocks, *rows.limits)
         far = (reach > FAR_COLUMN) & (fit.step.far * reach / FAR_COLUMN > FAR_OUT)
-        if far.any():
-            columns = tuple(name for name, is_far in zip(names, far, strict=True) if is_far)
-            warnings.append(FAR_RECORDS.format(listed(columns)))
+        two_valued = declared_two_valued(rows.design)
+        if numbers := tuple(rows.design.names[j] for j in np.flatnonzero(far & ~two_valued)):
+            warnings.append(FAR_RECORDS.format(listed(numbers), FAR_NUMBERS))
+        if levels := [rows.design.columns[j] for j in np.flatnonzero(far & two_valued)]:
+            product = any(len(column.pieces) > 1 for column in levels)
+            names = listed([column.name for column in levels])
+            warnings.append(FAR_LEVELS.format(names, WITHOUT_INTERACTION * product))
     return warnings
 
 
-def moved_targets(fit: HazardFit, params: Floats, covariance: Floats, noise: Floats, n: int) -> list[str]:
-    """Return the warning of coefficients that depend on follow-up and weights, by `target_test`.
+def round_test(
+    fit: HazardFit, params: Floats, covariance: Floats, noise: Floats, n: int
+) -> TargetTestResult | None:
+    """Return the `target_test` of a fit; None if noise hides a direction of the round.
 
     Parameters
     ----------
@@ -471,10 +491,31 @@ def moved_targets(fit: HazardFit, params: Floats, covariance: Floats, noise: Flo
     q = fit.baseline.blocks
     assert fit.early is not None
     try:
-        test = target_test(fit.early, params[q:], covariance[q:, q:], noise[q:, q:], n, fit.stop)
+        return target_test(fit.early, params[q:], covariance[q:, q:], noise[q:, q:], n, fit.stop)
     except NotAvailableError:
+        return None
+
+
+def moved_targets(test: TargetTestResult) -> list[str]:
+    """Return the warning of coefficients that depend on follow-up and weights, if the test rejects."""
+    if not test.pvalue < MOVED_LEVEL:
         return []
-    return [MOVED_TARGET.format(test.pvalue)] if test.pvalue < MOVED_LEVEL else []
+    return [MOVED_TARGET.format(shown_below(test.pvalue, MOVED_LEVEL), MOVED_LEVEL)]
+
+
+def shown_below(pvalue: float, level: float) -> str:
+    """Return a p-value below a level with two digits, or with as many as show that it is below."""
+    texts = (f"{pvalue:.{digits}g}" for digits in range(2, 18))
+    return next(text for text in texts if float(text) < level)
+
+
+def blind_notes(test: TargetTestResult) -> tuple[Note, ...]:
+    """Return the note on a test of the target that has little power."""
+    if not test.has_little_power:
+        return ()
+    return (
+        Note(sentence(BLIND_TEST.format(shown_noncentrality(test.noncentrality), LITTLE_POWER)), "table"),
+    )
 
 
 def long_steps(posterior: PosteriorDraws) -> list[str]:
@@ -508,11 +549,7 @@ def column_reach(step: OneStepRelease, blocks: int, low: Floats, high: Floats) -
 
 def _target_notes(rows: GlmRows, fit: HazardFit) -> tuple[Note, ...]:
     """Return the notes on a target that may not be Cox's regression."""
-    return tuple(
-        note
-        for text in changed_targets(rows.design.names, fit, *rows.limits)
-        for note in must_read(sentence(text))
-    )
+    return tuple(note for text in changed_targets(rows, fit) for note in must_read(sentence(text)))
 
 
 def _draw_notes(
