@@ -551,6 +551,12 @@ class UnavailableOfComparison:
     save = unavailable("save", NO_FILE_OF_COMPARISON)
 
 
+def _without_names_of(kind: type, result: object) -> list[str]:
+    """Return the attributes of a result for completion, without the foreign names of a class."""
+    foreign = {name for name, member in vars(kind).items() if isinstance(member, property)}
+    return [name for name in object.__dir__(result) if name not in foreign]
+
+
 class UnavailableOfCurves:
     """Attributes of curves in lifelines and statsmodels; each raises with the remedy."""
 
@@ -581,6 +587,9 @@ class UnavailableOfCurves:
     plot_survival_function = unavailable("plot_survival_function", CURVE_PLOT)
     plot_cumulative_hazard = unavailable("plot_cumulative_hazard", CURVE_PLOT)
 
+    def __dir__(self) -> list[str]:
+        return _without_names_of(UnavailableOfCurves, self)
+
 
 class UnavailableOfLogRank:
     """Attributes of a log-rank test in lifelines; each raises with the remedy."""
@@ -590,6 +599,9 @@ class UnavailableOfLogRank:
     print_summary = unavailable("print_summary", PRINTED)
     p_value = unavailable("p_value", "result.pvalue is the p-value")
     test_statistic = unavailable("test_statistic", "result.statistic is the statistic")
+
+    def __dir__(self) -> list[str]:
+        return _without_names_of(UnavailableOfLogRank, self)
 
 
 class UnavailableOfHazards:

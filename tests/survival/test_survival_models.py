@@ -774,7 +774,10 @@ def test_attributes_of_other_packages_have_remedies(fitted, name, remedy):
     assert not hasattr(fitted, name)
     with pytest.raises(NotAvailableError, match=f"{name} is not available: .*{remedy}"):
         getattr(fitted, name)
+    assert name not in dir(fitted)
+    assert {"median", "table", "logrank"} <= set(dir(fitted))
     test = fitted.logrank()
+    assert "p_value" not in dir(test)
     with pytest.raises(NotAvailableError, match=r"result\.pvalue is the p-value"):
         test.p_value
 
