@@ -181,8 +181,10 @@ def find_bounds(
     its width. If this range is only one or two powers of 2 wide, the share of 0.7 is split: 0.2 of mu^2 is
     spent on a finer search of the range, and 0.5 of mu^2 on the 512 cells. If the noise is small enough to
     detect a share of ``clip / 2`` of the rows, each bound is chosen so that this share of the rows is beyond
-    it. Otherwise the tail is extrapolated to this share as an exponential tail. If rows are detected at 0 and
-    1 only, the bounds are 0 and 1, as a logistic regression needs them for its response. If all absolute
+    it. Otherwise the tail is extrapolated to this share as an exponential tail. If the first distribution
+    function shows no negative values, a lower bound that is less than one cell below 0 is set to 0, so that a
+    schema of costs permits ``np.sqrt(cost)``. This step uses only the released counts. The same holds for an
+    upper bound of a column without positive values. If rows are detected at 0 and 1 only, the bounds are 0 and 1, as a logistic regression needs them for its response. If all absolute
     values of a column are below 2^-20, its bounds are about 2^-20, which is too wide. In this case change the
     unit of the column.
 

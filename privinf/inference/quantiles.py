@@ -269,7 +269,31 @@ def range_search(clip: float) -> Generator[tuple[Floats, float], Distribution, R
     distribution = yield search.last_edges(), rest
     if (search.low, search.high) == ZEROS_AND_ONES and (found := zeros_and_ones(distribution)) is not None:
         return found
-    return range_at(distribution, clip)
+    return ends_at_zero(search, distribution, range_at(distribution, clip))
+
+
+def ends_at_zero(search: Search, distribution: Distribution, bounds: Range) -> Range:
+    """Return bounds that end at 0 where a bound is less than one cell beyond 0 and no row was detected there.
+
+    A first release has edges at +-2^k only, so the range of a column of costs begins at -2^-20 and not at 0.
+    The counts cannot distinguish such a bound from 0. A column whose values are all smaller than 2^-20 keeps
+    its bounds. Post-processing: only the released counts decide.
+    """
+    smallest = 2.0 ** POWERS[0]
+    cell = (search.high - search.low) / INNER
+    edges = distribution.edges
+    low, high = bounds.low, bounds.high
+    counted_low, counted_high = low, high
+    if search.low == -smallest and -cell < low < 0.0:
+        low = 0.0
+        counted_low = float(edges[np.searchsorted(edges, 0.0) - 1])
+    if search.high == smallest and 0.0 < high < cell:
+        high = 0.0
+        counted_high = float(edges[np.searchsorted(edges, 0.0, side="right")])
+    if search.degenerate or (low, high) == (bounds.low, bounds.high) or not low < high:
+        return bounds
+    # Rows beyond 0 are counted at the edge next to it: a count at 0 itself would include the rows at 0.
+    return replace(range_between(distribution, counted_low, counted_high), low=low, high=high)
 
 
 def zeros_and_ones(distribution: Distribution) -> Range | None:

@@ -345,3 +345,18 @@ def test_codes_of_another_form_are_refused_before_the_charge(codes, kind, messag
     with pytest.raises(kind, match=message):
         pi.find_bounds(coded(), ["x", "town"], **ASKED, rng=1, ledger=ledger, missing_codes=codes)
     assert len(ledger) == 0
+
+
+@pytest.mark.filterwarnings("ignore:column 'tiny'")
+@pytest.mark.parametrize("epsilon", [0.5, np.inf])
+def test_a_column_without_negative_values_gets_the_bound_0_exactly(epsilon):
+    rng = np.random.default_rng(5)
+    cost = np.where(rng.random(N) < 0.6, 0.0, rng.lognormal(6.0, 1.0, N))
+    rows = pd.DataFrame({"cost": cost, "loss": -cost, "tiny": rng.normal(0.0, 1e-7, N)})
+    found = pi.find_bounds(rows, epsilon=epsilon, delta=1e-6, rng=1)
+    assert found["cost"].low == 0.0 < found["cost"].high
+    assert found["loss"].low < 0.0 == found["loss"].high
+    assert found["tiny"].low == -found["tiny"].high < 0.0
+    assert found.clips.at_most[["cost", "loss"]].max() < 0.1  # the rows at 0 do not count as outside
+    assert pi.Design.from_formula("np.log1p(cost) ~ 1", found).names == ("Intercept",)
+    assert pi.Design.from_formula("np.sqrt(cost) ~ 1", found).names == ("Intercept",)
