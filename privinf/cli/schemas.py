@@ -23,14 +23,14 @@ from privinf.cli.outputs import (
     overwrite_option,
     report_line,
 )
+from privinf.cli.undeclared import UndeclaredValues
 from privinf.errors import ArgumentError, SchemaError, StorageError
 from privinf.mechanisms.reading import open_rows
-from privinf.mechanisms.sources import require_columns
+from privinf.mechanisms.sources import Source, require_columns
 from privinf.mechanisms.tables import source_of
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import kinds_of
 from privinf.schema.declared import DAYS, Blank, Factor, Numeric
-from privinf.schema.reading import Reader
 from privinf.validation import columns_phrase
 
 # Share of rows that bounds may leave out, where a budget is spent on them and --clip is not given.
@@ -39,13 +39,13 @@ NOT_CHECKED = (
     "not checked: missing values, and values outside the bounds or levels, because both are private; pass "
     "--undeclared if you hold the rows"
 )
-WITH_GAPS = (
-    "missing values are in {}: a fit of these columns stops with an error, unless it is run with --missing "
-    "drop (which drops rows that lack a value and keeps their number private) or --missing impute-public"
+WRONG_KINDS = (
+    "{}: text or dates are in {}, but the schema declares numbers: declare levels, or correct the table"
 )
-OUTSIDE = (
-    "{:.2%} of the values of {!r} are outside its bounds, and fits clip them to the bounds: if these are "
-    "codes of missing values, declare them in the schema, as in missing_codes = [-9]"
+LISTED_BY = "; the person who holds the rows can list the values with --undeclared"
+UNREADABLE = (
+    "{}: {} must hold numbers or dates, as the schema declares: correct the values listed above, or "
+    "declare levels"
 )
 SHELLS = ("bash", "zsh", "fish")
 DATA = click.Path(exists=True, path_type=Path)
@@ -276,9 +276,9 @@ def _codes_by_column(pairs: Sequence[str], blank: Schema) -> dict[str, list[Any]
     "--undeclared",
     is_flag=True,
     help=(
-        "List values in --data that the schema does not declare, the share of values outside the bounds, and "
-        "the columns with missing values. All are read from the rows; only the person who holds the rows may "
-        "use this."
+        "List values in --data that the schema does not declare, values that are not numbers or dates as "
+        "declared, the share of values outside the bounds, and the columns with missing values. All are read "
+        "from the rows; only the person who holds the rows may use this."
     ),
 )
 def check_command(schema: Path, formula: str | None, data: Path | None, undeclared: bool) -> None:
@@ -286,8 +286,9 @@ def check_command(schema: Path, formula: str | None, data: Path | None, undeclar
 
     The command reads only the names and types of the table's columns. It does not look for values outside
     the bounds or for missing values, because both are private. With --undeclared, it reads the rows, and
-    prints undeclared values of columns with levels, the share of values outside the bounds of numeric
-    columns, and the names of columns with missing values; do not share that output.
+    prints the values of numeric columns that are not numbers, undeclared values of columns with levels, the
+    share of values outside the bounds of numeric columns, and the names of columns with missing values; do
+    not share that output. Values that the schema merges into the level other are listed separately.
 
     \b
     Example: privinf schema check schema.toml --formula "wage ~ age + sex" --data rows.parquet
@@ -306,10 +307,16 @@ def check_command(schema: Path, formula: str | None, data: Path | None, undeclar
             "--undeclared needs --data, the table whose values are compared with the schema; pass --data too"
         )
     if data is not None:
-        _check_kinds(declared, data)
-        if undeclared:
-            _list_undeclared(declared, data)
-        else:
+        source = source_of(data)
+        wrong = _wrong_kinds(declared, source)
+        unreadable = _list_undeclared(declared, source) if undeclared else []
+        problems = [UNREADABLE.format(source.name, columns_phrase(unreadable))] if unreadable else []
+        if texts := [name for name in wrong if name not in unreadable]:
+            advice = "" if undeclared else LISTED_BY
+            problems.append(WRONG_KINDS.format(source.name, columns_phrase(texts)) + advice)
+        if problems:
+            raise SchemaError("; ".join(problems))
+        if not undeclared:
             click.echo(NOT_CHECKED)
     if declared.blank:
         click.echo(
@@ -318,59 +325,28 @@ def check_command(schema: Path, formula: str | None, data: Path | None, undeclar
         )
 
 
-def _check_kinds(schema: Schema, data: Path) -> None:
-    """Raise SchemaError unless a table has the schema's columns, and texts only where texts are declared."""
-    source = source_of(data)
+def _wrong_kinds(schema: Schema, source: Source) -> list[str]:
+    """Return the columns of texts that are declared as numbers; SchemaError if a column is absent."""
     names = list(schema.columns)
     require_columns(source, [*names, *([] if schema.unit is None else [schema.unit])])
+    click.echo(f"{source.name} has all {len(names)} columns of the schema")
     first = next(iter(source.read(names, "guessed")), None)
     kinds = {} if first is None else kinds_of(first)
     texts = [name for name, kind in kinds.items() if kind == "levels" and name not in schema.blank]
-    wrong = [name for name in texts if not schema[name].categorical and schema[name].unit != DAYS]
-    if wrong:
-        raise SchemaError(
-            f"{source.name}: text or dates are in {columns_phrase(wrong)}, but the schema declares numbers: "
-            "declare levels, or correct the table"
-        )
-    click.echo(f"{source.name} has all {len(names)} columns of the schema")
+    return [name for name in texts if not schema[name].categorical and schema[name].unit != DAYS]
 
 
-def _list_undeclared(schema: Schema, data: Path) -> None:
-    """Print a table's undeclared levels, values outside the bounds, and gaps; each block is read once."""
-    columns = {name: item for name, item in schema.columns.items() if name not in schema.blank}
-    factors = [name for name, item in columns.items() if isinstance(item, Factor)]
-    values: dict[str, dict[Any, None]] = {name: {} for name in factors}
-    numbers = {name: item for name, item in columns.items() if isinstance(item, Numeric)}
-    outside = dict.fromkeys(numbers, 0)
-    present = dict.fromkeys(numbers, 0)
-    gaps: set[str] = set()
-    for block in source_of(data).read(list(schema.columns), schema if not schema.blank else "guessed"):
-        for name, strange in schema.undeclared_levels(block).items():
-            values[name] |= dict.fromkeys(strange)
-        gaps.update(name for name in schema.columns if block[name].isna().any())
-        reader = Reader(block, schema, "drop")
-        for name, declared in numbers.items():
-            column = reader.number(name)
-            complete = reader.complete((name,))
-            known = column if complete is None else column[complete]
-            gaps.update(() if complete is None else (name,))
-            present[name] += len(known)
-            outside[name] += int(((known < declared.low) | (known > declared.high)).sum())
-        gaps.update(name for name in factors if block[name].isin(list(schema[name].missing_codes)).any())
-    for name, undeclared in values.items():
-        if undeclared:
-            click.echo(
-                f"values of the column {name!r} that the schema does not declare: "
-                f"{', '.join(map(repr, undeclared))}"
-            )
-    if not any(values.values()):
-        click.echo("the schema declares all values of all categorical columns")
-    for name in (name for name in numbers if outside[name]):
-        click.echo(OUTSIDE.format(outside[name] / present[name], name))
-    if numbers and not any(outside.values()):
-        click.echo("no value of a numeric column is outside its bounds")
-    named = [name for name in schema.columns if name in gaps]
-    click.echo(WITH_GAPS.format(columns_phrase(named)) if named else "no column has missing values")
+def _list_undeclared(schema: Schema, source: Source) -> list[str]:
+    """Print the values of a table that a schema does not declare, reading each block of rows once.
+
+    Returns the columns with values that are not numbers or dates, as the schema declares.
+    """
+    values = UndeclaredValues(schema)
+    for block in source.read(list(schema.columns), schema if not schema.blank else "guessed"):
+        values.add(block)
+    for line in values.lines():
+        click.echo(line)
+    return values.unreadable
 
 
 @click.command("completion")

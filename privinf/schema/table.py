@@ -313,7 +313,8 @@ class Schema:
         ----------
         table : DataFrame, mapping of arrays, or table with ``to_pandas``
             Raw rows. Columns that the schema declares as numbers are not read, and columns that are absent
-            are skipped.
+            are skipped. Columns with a level `other` are left out too, because the schema declares that other
+            values count as this level.
 
         Returns
         -------
@@ -341,10 +342,8 @@ class Schema:
         frame = named_frame(table)
         undeclared: dict[str, list[Level]] = {}
         for name, item in self.columns.items():
-            if isinstance(item, Factor) and name in frame.columns:
-                values = frame[name].dropna()
-                declared = [*item.levels, *item.missing_codes]
-                strange = values[~values.isin(declared)].drop_duplicates().tolist()
+            if isinstance(item, Factor) and item.other is None and name in frame.columns:
+                strange = other_values(frame[name], item)
                 undeclared |= {name: strange} if strange else {}
         return undeclared
 
@@ -516,6 +515,12 @@ def canonical_digest(content: Json) -> str:
     """Return the SHA-256 of `content` as JSON with sorted keys, in hexadecimal."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def other_values(column: pd.Series[Any], declared: Factor) -> list[Level]:
+    """Return the values of a column that are neither declared levels nor codes of missing values, each once."""
+    values = column.dropna()
+    return list(values[~values.isin([*declared.levels, *declared.missing_codes])].drop_duplicates())
 
 
 def _made_up(item: Declaration, rows: int) -> Any:

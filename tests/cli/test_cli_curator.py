@@ -120,6 +120,40 @@ def test_undeclared_levels_are_listed_for_the_holder(desk):
     desk.refused(desk.run(*words, "--undeclared"), "--undeclared needs --data")
 
 
+MIXED = """age,months,arm,site,visit,dose
+71 y,12.5,A,n,2020-01-01,1
+70,"12,5",New,m,2020-13-01,x
+200,3,A,zz,2020-02-02,2
+,inf,B,n,2020-02-03,2
+"""
+
+
+def test_values_that_are_no_numbers_are_listed_with_those_of_all_columns(desk):
+    Path("mixed.csv").write_text(MIXED)
+    columns = {"age": (18, 90), "months": (0, 60), "arm": ["A", "B"], "dose": [1, 2]}
+    columns |= {"site": pi.Factor(["n", "m"], other="m"), "visit": ("2020-01-01", "2020-12-31")}
+    pi.Schema(columns).save("mixed.toml")
+    words = ("schema", "check", "mixed.toml", "--data", "mixed.csv")
+    done = desk.run(*words, "--undeclared")
+    assert done.exit_code != 0
+    for line in (
+        "only the person who holds the rows may see them",
+        "1 value of the column 'age' is not a finite number: '71 y'",
+        "2 values of the column 'months' are not finite numbers: '12,5', 'inf'",
+        "1 value of the column 'visit' is not a date such as 2013-07-01: '2020-13-01'",
+        "values of the column 'arm' that the schema does not declare: 'New'",
+        "values of the column 'dose' that the schema does not declare: 'x'",
+        "values of the column 'site' that count as 'm', as the schema declares by other: 'zz'",
+        "50.00% of the values of 'age' are outside its bounds",
+        "missing values are in the column 'age'",
+        "the columns 'age', 'months', 'visit' must hold numbers or dates",
+    ):
+        assert line in done.output
+    public = desk.run(*words)
+    assert "in the columns 'age', 'months', 'dose', but the schema declares numbers" in public.output
+    assert not any(value in public.output for value in ("71 y", "12,5", "New", "zz", "2020-13-01"))
+
+
 def test_undeclared_values_are_listed_while_other_columns_are_blank(desk):
     pd.DataFrame({"x": [1.0, -9.0], "z": 1.0}).to_csv("part.csv", index=False)
     text = '[columns.x]\nlow = 0\nhigh = 5\n[columns.z]\nlow = ""\nhigh = ""\n'

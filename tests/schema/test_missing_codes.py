@@ -187,7 +187,9 @@ def test_a_schema_shows_codes_and_does_not_list_them_as_undeclared():
     assert "[80, 220], missing: -9, 150.25" in repr(CODED)
     assert "(3 levels, others count as c), missing: 9" in repr(CODED)
     coded, _ = tables()
-    assert CODED.undeclared_levels(coded) == {"region": ["d"]}
+    assert CODED.undeclared_levels(coded) == {}  # "d" counts as "c", by other=
+    strict = pi.Schema({"region": pi.Factor(["a", "b", "c"], missing_codes=CODED["region"].missing_codes)})
+    assert strict.undeclared_levels(coded) == {"region": ["d"]}
 
 
 @pytest.mark.parametrize(
