@@ -184,9 +184,9 @@ def find_bounds(
     it. Otherwise the tail is extrapolated to this share as an exponential tail. If the first distribution
     function shows no negative values, a lower bound that is less than one cell below 0 is set to 0, so that a
     schema of costs permits ``np.sqrt(cost)``. This step uses only the released counts. The same holds for an
-    upper bound of a column without positive values. If rows are detected at 0 and 1 only, the bounds are 0 and 1, as a logistic regression needs them for its response. If all absolute
-    values of a column are below 2^-20, its bounds are about 2^-20, which is too wide. In this case change the
-    unit of the column.
+    upper bound of a column without positive values. If rows are detected at 0 and 1 only, the bounds are 0
+    and 1, as a logistic regression needs them for its response. If all absolute values of a column are below
+    2^-20, its bounds are about 2^-20, which is too wide. In this case change the unit of the column.
 
     The name of a level is released if its noisy count is above 1 + sigma z(1 - delta'), where sigma is the
     standard deviation of the noise, z the normal quantile and delta' a share of delta. For one column at

@@ -30,7 +30,7 @@ from privinf.mechanisms.sources import Source, require_columns
 from privinf.mechanisms.tables import source_of
 from privinf.schema import Design, Schema
 from privinf.schema.arrays import kinds_of
-from privinf.schema.declared import DAYS, Blank, Factor, Numeric
+from privinf.schema.declared import DAYS, Blank
 from privinf.validation import columns_phrase
 
 # Share of rows that bounds may leave out, where a budget is spent on them and --clip is not given.

@@ -518,7 +518,7 @@ def canonical_digest(content: Json) -> str:
 
 
 def other_values(column: pd.Series[Any], declared: Factor) -> list[Level]:
-    """Return the values of a column that are neither declared levels nor codes of missing values, each once."""
+    """Return the values of a column that are neither declared levels nor missing codes, each once."""
     values = column.dropna()
     return list(values[~values.isin([*declared.levels, *declared.missing_codes])].drop_duplicates())
 
