@@ -231,6 +231,20 @@ class MarginalEffects(UnavailableOfEffects):
         """Two-sided p-values of zero effects."""
         return self.effects.precision.pvalues(self.tvalues)
 
+    @property
+    def bias_bound(self) -> pd.Series[float]:
+        """Largest possible bias of each effect, which intervals and p-values allow for; 0 without one."""
+        bias = self.effects.precision.bias
+        values = np.zeros(len(self.margeff)) if bias is None else bias
+        return pd.Series(values, list(self.effects.names), name="bias_bound")
+
+    @property
+    def flags(self) -> pd.Series[str]:
+        """Mark of each effect in the summary: a dagger, a double dagger or an empty text."""
+        names = list(self.effects.names)
+        marks = [self.remarks.flags.marks.get(name, "") for name in names]
+        return pd.Series(marks, names, name="flags", dtype=object)
+
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Return the ends of the intervals.
 
@@ -258,17 +272,12 @@ class MarginalEffects(UnavailableOfEffects):
         Returns
         -------
         DataFrame
-            One row per column. If effects may have a bias, which intervals and p-values allow for, the column
-            ``bias bound`` has its largest size. If the fit has flagged coefficients, the column ``flag``
-            has their marks: a dagger, or a double dagger.
+            One row per column of the data. The frame has the same six columns for every fit; `bias_bound` and
+            `flags` have the possible bias and the marks of flagged coefficients.
         """
         names = [LABELS[self.method], "Std. Err.", "z", "Pr(>|z|)", "Conf. Int. Low", "Cont. Int. Hi."]
         numbers = [self.margeff, self.margeff_se, self.tvalues, self.pvalues, self.conf_int(alpha)]
-        frame = pd.DataFrame(np.column_stack(numbers), list(self.effects.names), names)
-        if self.effects.precision.bias is not None:
-            frame["bias bound"] = self.effects.precision.bias
-        marks = [self.remarks.flags.marks.get(name, "") for name in self.effects.names]
-        return frame.assign(flag=marks) if any(marks) else frame
+        return pd.DataFrame(np.column_stack(numbers), list(self.effects.names), names)
 
     def summary(self, alpha: float = 0.05) -> PrivateSummary:
         """Return the table with method, place and privacy, as text, HTML and LaTeX.
@@ -290,7 +299,7 @@ class MarginalEffects(UnavailableOfEffects):
             facts.insert(1, (RESPONSE_LABEL, coded_response(self.response, self.response_level)))
         ends = f"[{alpha / 2.0:.4g}", f"{1.0 - alpha / 2.0:.4g}]"
         rows = []
-        for name, *numbers in self.summary_frame(alpha).iloc[:, :6].itertuples():
+        for name, *numbers in self.summary_frame(alpha).itertuples():
             cells = [number(value) for value in numbers]
             cells[3] += self.remarks.flags.marks.get(name, "")
             rows.append((str(name), *cells))

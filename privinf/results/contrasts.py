@@ -54,6 +54,11 @@ class Contrasts(ContrastResults):  # type: ignore[misc]
     def __init__(self, contrasts: ContrastResults) -> None:
         self.__dict__.update(contrasts.__dict__)
 
+    @property
+    def bias_bound(self) -> Floats:
+        """Largest possible bias of each effect, which intervals allow for, shape (k,); 0 without one."""
+        return np.zeros(np.size(self.effect))
+
     def _repr_html_(self) -> str:
         if self.effect is not None:
             return html_frame(self.summary_frame(), "Tests of restrictions")
@@ -124,6 +129,12 @@ class BoundedContrasts(Contrasts):
             return np.column_stack([effect - half_width, none])
         return np.column_stack([-none, effect + half_width])
 
+    @property
+    def bias_bound(self) -> Floats:
+        """Largest possible bias of each effect, which intervals allow for, shape (k,); 0 without one."""
+        bias = self._precision.bias
+        return super().bias_bound if bias is None else np.asarray(bias, dtype=np.float64)
+
     def summary(
         self, xname: list[str] | None = None, alpha: float = 0.05, title: str | None = None
     ) -> SimpleTable:
@@ -136,13 +147,11 @@ class BoundedContrasts(Contrasts):
     def summary_frame(self, xname: list[str] | None = None, alpha: float = 0.05) -> pd.DataFrame:
         """Return the table as a frame; its heading states the tail of a p-value.
 
-        If the fit may have a bias, which intervals and p-values allow for, the column ``bias bound`` has its
-        largest size.
+        The columns are the same for every fit. If the fit may have a bias, intervals and p-values allow for
+        it, and `bias_bound` has its largest size.
         """
         frame: pd.DataFrame = super().summary_frame(xname, alpha)
-        frame = frame.rename(columns=self._renamed)
-        bias = self._precision.bias
-        return frame if bias is None else frame.assign(**{"bias bound": bias})
+        return frame.rename(columns=self._renamed)
 
     def _renamed(self, name: str) -> str:
         for letter in ("t", "z"):

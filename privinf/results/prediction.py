@@ -134,7 +134,7 @@ class Prediction:
 
         Where there are intervals of new observations, obs_ci_lower and obs_ci_upper too. If clipping may have
         biased the fit, all intervals allow for it, so they are longer than standard errors alone give. The
-        last column, mean_bias_bound, then has the largest bias of each mean (see `bias_bound`).
+        attribute `bias_bound` has the largest bias of each mean.
 
         Parameters
         ----------
@@ -151,12 +151,16 @@ class Prediction:
         if self.observation is not None:
             low, high = self.observation.conf_int(alpha).T
             table |= {"obs_ci_lower": low, "obs_ci_upper": high}
-        if self.mean.bias is not None:
-            table |= {"mean_bias_bound": self.mean.bias}
         return pd.DataFrame(table, self.index)
 
+    @property
+    def _printed(self) -> pd.DataFrame:
+        """The frame with the largest bias of each mean, where intervals allow for one."""
+        frame = self.summary_frame()
+        return frame if self.mean.bias is None else frame.assign(mean_bias_bound=self.mean.bias)
+
     def __repr__(self) -> str:
-        return f"Predictions of {self.quantity}\n{self.summary_frame().to_string(float_format='%.4g')}"
+        return f"Predictions of {self.quantity}\n{self._printed.to_string(float_format='%.4g')}"
 
     @property
     def _observed(self) -> Observation:
