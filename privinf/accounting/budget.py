@@ -256,6 +256,13 @@ class Budget:
             epsilon = rho_to_epsilon(size, delta)
         return f"epsilon {relation}{epsilon:.6g} at delta {delta:g} ({name} {relation}{size:.6g})"
 
+    @property
+    def adding(self) -> str:
+        """Clause on why epsilons of several fits and of the rest do not add up; empty for a pure limit."""
+        units = {"mu2": "squares of mu", "rho": "rho"}
+        unit = units.get(self.currency)
+        return f"costs add up in {unit}, not in epsilon" if unit else ""
+
     def __str__(self) -> str:
         return self.described(relation="<= ")
 

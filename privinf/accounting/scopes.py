@@ -271,9 +271,10 @@ class Tally:
     def _refusal(self, subject: str, amount: Fraction) -> BudgetExceededError:
         remaining = self.budget.described(max(self.budget.limit - self.cost, Fraction(0)))
         reserved = " after the amounts reserved for running fits are subtracted" if self._reserved else ""
+        adding = f" ({self.budget.adding})" if self.cost > 0 and self.budget.adding else ""
         return BudgetExceededError(
             f"{subject} would exceed the limit of {self.whose}, {self.budget}: the cost is "
-            f"{self.budget.described(amount)}, but only {remaining} is left{reserved}; nothing was "
+            f"{self.budget.described(amount)}, but only {remaining} is left{reserved}{adding}; nothing was "
             "recorded or released. Use a smaller budget"
         )
 

@@ -141,7 +141,8 @@ def show_command(path: Path, as_json: bool) -> None:
         count = f" (about {more} more like the last fit)" if more else ""
         if more == 0:
             count = " (less than the last fit cost)"
-        click.echo(f"budget left: {facts['left']}{count}")
+        adding = f"; {facts['adding']}" if facts["adding"] and facts["fits"] else ""
+        click.echo(f"budget left: {facts['left']}{count}{adding}")
     click.echo(
         f"{counted_fits([fit['releases'] for fit in facts['fits']])}; the budget protects each "
         f"{' or one '.join(facts['units']) or facts['name']}"
@@ -200,6 +201,7 @@ def _record_of(ledger: Ledger) -> dict[str, Any]:
         "delta": delta or DEFAULT_DELTA,
         "limit": None if budget is None else str(budget),
         "left": None if remaining is None else str(remaining),
+        "adding": "" if budget is None else budget.adding,
         "name": ledger.name,
         "releases": len(ledger),
         "fits": fits,

@@ -34,6 +34,7 @@ from privinf.results.paper_table import (
     TEXT_ONLY,
     PaperTable,
     check_digits,
+    dropped_sentences,
     mark_sentences,
     privacy_note,
     row_digits,
@@ -136,6 +137,8 @@ class Remarks:
         Kinds of the cautions of the fit.
     meaning : str
         What the effect of a level of a factor is; empty without factors.
+    dropped : tuple of str
+        That incomplete rows were dropped, as a sentence; empty where none were.
     """
 
     alarms: tuple[tuple[str, str], ...] = ()
@@ -143,11 +146,12 @@ class Remarks:
     warnings: tuple[str, ...] = ()
     kinds: str = ""
     meaning: str = ""
+    dropped: tuple[str, ...] = ()
 
     @property
     def sentences(self) -> list[str]:
         """The remarks for the note of a table for a paper."""
-        sentences = [self.meaning] if self.meaning else []
+        sentences = [*self.dropped, *([self.meaning] if self.meaning else [])]
         sentences += [f"Cautions: {self.kinds}."] if self.kinds else []
         sentences += [f"{label} {names}." for label, names in self.alarms]
         return [*sentences, *mark_sentences([self.flags])]
@@ -166,6 +170,7 @@ def remarks_of(result: FittedResult, constant: str, warnings: Sequence[str], mea
         warnings=tuple(map(sentence, warnings)),
         kinds=caution_kinds(Export(result).cautions),
         meaning=meaning,
+        dropped=tuple(dropped_sentences(result)),
     )
 
 

@@ -36,7 +36,7 @@ SILENT = frozenset(
         ),
         *("family", "loss", "trace", "communication", "naive", "sparse_params", "selected", "score_target"),
         # up to where records are followed, and a test of whether this matters
-        *("follow_up", "events_after_stop", "target_test"),
+        *("follow_up", "events_after_stop", "events_after_stop_se", "target_test"),
         # degrees of freedom, standard errors and covariances: no level is claimed
         *("use_t", "df_model", "df_resid", "k_constant", "cov_type", "cov_params", "bse", "bse_sampling"),
         *("bse_privacy", "noise_cov", "noise_share", "variance_formula", "variance_inflation", "bias"),

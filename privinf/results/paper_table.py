@@ -19,6 +19,7 @@ from privinf.error_boundary import POSITIONAL, error_boundaries, error_boundary,
 from privinf.errors import ArgumentError, ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.export import Export, caution_kinds
 from privinf.results.fitted import FittedResult
+from privinf.results.notes import complete_text
 from privinf.results.rendering import FLAG_MARK, NOTE_MARK, UnavailableFormats, latex
 from privinf.results.summary import Flags, flags_of
 from privinf.storage.checksummed import save_bytes
@@ -27,11 +28,14 @@ from privinf.validation import check_choice, check_count, check_flag, check_frac
 
 # Levels below which a p-value has so many stars: those of statsmodels' summary_col, so that tables agree.
 STAR_LEVELS = (0.1, 0.05, 0.01)
+DROPPED = "Rows with missing values were dropped."
 STAR_NOTE = "* p < 0.1, ** p < 0.05, *** p < 0.01."
 MOST_DIGITS = 15  # a double has no more
 LEAST_DIGITS = 3  # after the point, where the caller does not choose the digits
 SIGNIFICANT_DIGITS = 2  # that the standard error of a row has at least, or half the length of its interval
 ERRORS = "Standard errors include the privacy noise."
+# The same of a fit, whose summary names the covariance type.
+TYPED_ERRORS = "Standard errors ({}) include the privacy noise."
 INTERVALS = "{:g}% intervals include the privacy noise."
 SCORE_INTERVALS = (
     "The noise is too strong for normal inference about all coefficients, so {:g}% intervals from a score "
@@ -374,7 +378,9 @@ def ratios(result: FittedResult, title: str, alpha: float) -> RatioFrame:
     columns = [title, f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"]
     frame = RatioFrame(numbers, list(result.names), columns)
     level = 100 * (1 - alpha)
-    note = [privacy_note(result.privacy, result._context.records(result.nobs)), INTERVALS.format(level)]
+    note = [privacy_note(result.privacy, result._context.records(result.nobs))]
+    note += dropped_sentences(result)
+    note.append(INTERVALS.format(level))
     flags = flags_of(result)
     note += response_sentences(result)
     note += caution_sentences(result, flags)
@@ -388,6 +394,12 @@ def response_sentences(result: FittedResult) -> list[str]:
     """Return which level of a response with two levels counts as 1; nothing where it is a number."""
     coded = result.model.coded_response
     return [f"Response: {coded}."] if coded else []
+
+
+def dropped_sentences(result: FittedResult) -> list[str]:
+    """Return that incomplete rows were dropped, with the number of complete rows; nothing where none were."""
+    complete = result._context.complete
+    return [] if complete is None else [DROPPED, complete_text(complete)]
 
 
 def caution_sentences(result: FittedResult, flags: Flags) -> list[str]:
@@ -436,12 +448,12 @@ def paper_table(
             UNBOUNDED if np.isnan(pair).all() else f"[{pair[0]:.{place}f}, {pair[1]:.{place}f}]"
             for pair, place in zip(ends, places, strict=True)
         ]
-    note = [privacy_note(result.privacy, result._context.records(result.nobs))]
+    note = [privacy_note(result.privacy, result._context.records(result.nobs)), *dropped_sentences(result)]
     note += response_sentences(result)
     if result.privacy.response_in_clear:
         note.append(f"{result.model.endog_names} is NOT protected.")
     if shows_errors:
-        note.append(ERRORS)
+        note.append(TYPED_ERRORS.format(result.cov_type) if result.cov_type else ERRORS)
     elif all(cell == UNBOUNDED for cell in errors):
         reason = result.estimate.weak_reason.removeprefix("no intervals: ")
         note.append(NO_INTERVALS.format(f": {reason}" if reason else ""))

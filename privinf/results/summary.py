@@ -58,6 +58,10 @@ PER_DF = "Per df, as F:"
 UNPROTECTED = "{} is NOT protected"
 RESPONSE_LABEL = "Response:"  # of that row, and of the row that states which level counts as 1
 OBSERVATIONS = "No. Observations:"
+WHOLE_LEDGER_NOTE = (
+    "Epsilon, whole ledger, is at delta={:g}, and can be less than the sum over the fits, because losses of "
+    "several fits compose; 'privinf ledger show' states it at the delta of the ledger's limit."
+)
 ESTIMATED_OBSERVATIONS = "Observations (est.):"  # where incomplete rows were dropped
 NOT_PRIVATE = "NOT PRIVATE"  # the same of a fit with seeded noise, or without any
 # A row at the head of weakly identified fits: the coefficients, where a check is of single ones.
@@ -230,6 +234,7 @@ def summarize(result: FittedResult, options: SummaryOptions) -> PrivateSummary:
             *_disagreement(result),
             *explained,
             *default_delta_notes(result.privacy),
+            *whole_ledger_notes(result.privacy),
             *_assumptions(result.privacy),
         ],
         printed=options.notes,
@@ -355,6 +360,12 @@ def default_delta_notes(report: PrivacyReport) -> list[Note]:
     """Return the note on a delta that nobody chose; none where it was chosen, or without noise."""
     stated = report.delta_is_default and 0.0 < report.epsilon() < math.inf
     return [Note(DEFAULT_DELTA_NOTE.format(report.default_delta), "table")] if stated else []
+
+
+def whole_ledger_notes(report: PrivacyReport) -> list[Note]:
+    """Return the note on the epsilon of the whole ledger; none where the ledger has no other releases."""
+    others = len(report.recorded) > len(report.entries)
+    return [Note(WHOLE_LEDGER_NOTE.format(report.default_delta), "table")] if others else []
 
 
 def privacy_facts(report: PrivacyReport) -> tuple[list[Fact], list[Fact]]:

@@ -32,6 +32,7 @@ from scipy import stats as distributions
 from scipy.special import log_ndtr, ndtr
 
 from privinf.accounting import Ledger
+from privinf.accounting.purposes import charged_for
 from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ChangedTargetWarning, HeavyTailWarning
 from privinf.inference.counts import noise_half
@@ -607,7 +608,8 @@ def mean(
         request, value, groups = base.request_by(a, by, bounds, levels, options)
         label = Labels.BY.format(values=value, groups=", ".join(groups))
         query = SampleQuery(kind="groups", values=(value,), by=groups, label=label)
-        return group_means(request, query, clip, intervals)
+        with charged_for(Labels.MEAN.format(name=label)):
+            return group_means(request, query, clip, intervals)
     base.refuse_group_options(levels, simultaneous)
     return _mean(a, bounds, clip, confidence_level, options, target)
 

@@ -18,7 +18,7 @@ from privinf.accounting.files import LedgerFile
 from privinf.accounting.journal import encoded, verified_lines
 from privinf.accounting.ledger import FORMAT
 from privinf.accounting.purposes import LONGEST_SUBJECT, charged_for
-from privinf.errors import ArgumentError, StorageError
+from privinf.errors import ArgumentError, BudgetExceededError, StorageError
 from privinf.federation import InProcessFederation, Site, SitePolicy
 from privinf.storage.checksummed import SEAL, checksum
 
@@ -362,3 +362,20 @@ def test_a_fit_that_ends_at_a_full_disk_states_its_charges(tmp_path, monkeypatch
         getattr(pi, model).from_formula("y ~ x", rows, schema=schema, ledger=ledger).fit(rng=0, **words)
     assert "These charges are kept. " in str(caught.value)
     assert len(LedgerFile(tmp_path / "study.ledger")) == 2
+
+
+def test_refusals_and_summaries_say_why_epsilons_do_not_add_up():
+    ledger = pi.Ledger(pi.Budget(epsilon=4.0, delta=4e-6))
+    rows = pd.DataFrame({"x": np.linspace(0.0, 1.0, 500), "g": np.resize(["a", "b"], 500)})
+    options = {"schema": pi.Schema({"x": (0, 1), "g": ["a", "b"]}), "delta": 1e-6, "rng": 0, "ledger": ledger}
+    with pytest.raises(BudgetExceededError) as first:
+        pi.stats.mean("x", data=rows, epsilon=9.0, **options)
+    assert "add up" not in str(first.value)
+    pi.stats.mean("x", by="g", data=rows, epsilon=1.0, **options)
+    assert [fit.subject for fit in ledger.fits] == ["mean of x by g"]
+    with pytest.raises(BudgetExceededError, match=r"left \(costs add up in squares of mu, not in epsilon\);"):
+        pi.stats.mean("x", data=rows, epsilon=9.0, **options)
+    model = pi.OLS.from_formula("x ~ 1", rows, schema=options["schema"], ledger=ledger)
+    notes = str(model.fit(epsilon=1.0, delta=1e-6, rng=0).summary(notes="all"))
+    assert "Epsilon, whole ledger, is at delta=1e-06" in " ".join(notes.split())
+    assert pi.Budget(rho=0.5).adding == "costs add up in rho, not in epsilon"

@@ -110,7 +110,7 @@ def test_without_noise_it_is_coxs_regression_with_robust_errors():
     assert (np.abs(fit.params.to_numpy() - reference.params) < 0.02 * reference.bse).all()
     np.testing.assert_allclose(fit.bse, reference.bse, rtol=0.05)
     assert math.isinf(fit.follow_up)
-    assert fit.events_after_stop == 0.0
+    assert fit.events_after_stop == fit.events_after_stop_se == 0.0
 
 
 def test_intervals_and_ratios(result):
@@ -150,6 +150,8 @@ def test_a_long_tail_of_hazards_is_cut_and_said():
         warnings.simplefilter("ignore")
         fit = model.fit(epsilon=1.0, delta=1e-6, rng=0)
     assert fit.events_after_stop > 0.02
+    assert 0.001 < fit.events_after_stop_se < 0.1
+    assert f"standard error of the noise {fit.events_after_stop_se:.1%}" in fit.target
     assert fit.follow_up <= 3.0
     assert "high-risk records followed up to" in fit.target
     assert "followed up" in str(fit.summary())

@@ -285,6 +285,9 @@ def test_tables_of_several_fits_mark_the_estimated_number():
     assert "3000" in text
     assert f"n = about {fits['dropped'].nobs:,} of 3,000" in fits["dropped"].to_latex()
     assert "n = 3,000" in fits["imputed"].to_latex()
+    assert "missing values" in fits["dropped"].to_latex()
+    assert "missing values" not in fits["imputed"].to_latex()
+    assert f"Standard errors ({fits['dropped'].cov_type}) include" in fits["dropped"].to_latex()
 
 
 def test_maketables_reads_the_estimated_number_as_one():

@@ -102,6 +102,20 @@ class Baseline:
         """Return the share of events before each stop."""
         return share_followed(self.cells.D[0], self.increments, self.mean, self.sd, stops)
 
+    def later(self, stop: float) -> tuple[float, float]:
+        r"""Return the share of events after a stop, and the sd of its noise.
+
+        With the expected share q_k of the events of interval k that come after the stop, the share is
+        ``sum_k D_k q_k / sum_k D_k``. Its sd is that of ``sum_k D_k (q_k - share) / sum_k D_k``, by the noise
+        of the counts D (delta method). The q_k count as known. Counts below 0 are set to 0, so that the share
+        is too large if few events come late.
+        """
+        D = np.maximum(self.cells.D[0], 0.0)
+        after = 1.0 - shares_by_interval(self.increments, self.mean, self.sd, stop)
+        share = max(1.0 - float(self.shares(np.array([stop]))[0]), 0.0)
+        weights = np.where(D > 0.0, after - share, 0.0) / max(float(D.sum()), 1.0)
+        return share, float(_events_sds(self.cells, weights[None, :])[0])
+
     def stop(self, price: float, size: int, most: float) -> float:
         """Return c for a score of `size` entries released at this price: the largest with rho <= most.
 
@@ -218,18 +232,21 @@ def share_followed(events: Floats, baseline: Floats, mean: float, sd: float, sto
 
     A record is followed up to the last edge where its cumulated hazard L_k e^eta is at most the stop.
     """
+    D = np.maximum(events, 0.0)
+    shares = [D @ shares_by_interval(baseline, mean, sd, stop) for stop in stops]
+    return np.asarray(shares) / max(float(D.sum()), 1e-300)
+
+
+def shares_by_interval(baseline: Floats, mean: float, sd: float, stop: float) -> Floats:
+    """Return the share of the events of each interval that come before a stop, shape (K,)."""
     risk = np.exp(mean + sd * NODES)
     end = np.cumsum(baseline)
     middle = end - 0.5 * baseline
-    D = np.maximum(events, 0.0)
     density = NODE_WEIGHTS * risk * np.exp(-np.outer(middle, risk))
     density /= np.maximum(density.sum(axis=1, keepdims=True), 1e-300)
     # Half of a node's mass lies below it; between nodes the distribution function is interpolated.
     below = np.cumsum(density, axis=1) - 0.5 * density
     eta = mean + sd * NODES
-    shares = []
-    for stop in stops:
-        cuts = np.log(stop / end)
-        inside = [np.interp(cut, eta, row, left=0.0, right=1.0) for cut, row in zip(cuts, below, strict=True)]
-        shares.append(float(D @ np.array(inside)) / max(float(D.sum()), 1e-300))
-    return np.asarray(shares)
+    cuts = np.log(stop / end)
+    inside = [np.interp(cut, eta, row, left=0.0, right=1.0) for cut, row in zip(cuts, below, strict=True)]
+    return np.array(inside)

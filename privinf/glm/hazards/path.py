@@ -90,6 +90,8 @@ class HazardFit:
         c of the final release.
     later : float
         Share of events after the stop, by the cells.
+    later_sd : float
+        Standard deviation of its noise.
     gram : Noisy
         Of (1, x).
     early : RoundRelease or None
@@ -101,6 +103,7 @@ class HazardFit:
     baseline: Baseline
     stop: float
     later: float
+    later_sd: float
     gram: Noisy
     early: RoundRelease | None = None
 
@@ -145,7 +148,9 @@ def fit_hazards(sums: HazardQueries, *, most_noise: float = MOST_NOISE) -> Hazar
         at, moved, early = one_round(sums, at, number)
         walking = moved > (NEWTON_TOLERANCE if exact else SHORT_MOVE)
         if not exact and np.linalg.eigvalsh(early.hessian.mean)[-1] <= early.hessian.floor:
-            return HazardFit(step=None, path=path, baseline=base, stop=at.stop, later=0.0, gram=gram)
+            return HazardFit(
+                step=None, path=path, baseline=base, stop=at.stop, later=0.0, later_sd=0.0, gram=gram
+            )
         at = based(at) if not exact or number <= REBASED else at
         path.append(at.slopes)
         if exact and not walking and number > REBASED:
@@ -156,13 +161,14 @@ def fit_hazards(sums: HazardQueries, *, most_noise: float = MOST_NOISE) -> Hazar
         )
     at = replace(at, stop=at.baseline.stop(sums.price(FINAL * FINAL_SCORE), P, most_noise))
     walk = GLMNewtonPath(path=[], walking=walking, second=np.eye(P))
-    later = 1.0 - float(at.baseline.shares(np.array([at.stop]))[0])
+    later, later_sd = at.baseline.later(at.stop)
     return HazardFit(
         step=final(sums, at, walk),
         path=path,
         baseline=at.baseline,
         stop=at.stop,
-        later=max(later, 0.0),
+        later=later,
+        later_sd=later_sd,
         gram=gram,
         early=None if exact else early,
     )

@@ -93,9 +93,10 @@ STEEP_HAZARD = (
     "are coarse, so coefficients can differ from those of Cox's regression; pass an earlier horizon="
 )
 CUT_FOLLOW_UP = (
-    "records are followed up to a cumulated hazard of {:g}, and about {:.0%} of the events come later; if "
-    "hazards are not proportional or effects not linear, coefficients differ from those of complete "
-    "follow-up; a larger budget, more records or an earlier horizon= makes this share smaller"
+    "records are followed up to a cumulated hazard of {:g}, and about {:.0%} of the events come later "
+    "(standard error of the noise {:.1%}); if hazards are not proportional or effects not linear, "
+    "coefficients differ from those of complete follow-up; a larger budget, more records or an earlier "
+    "horizon= makes this share smaller"
 )
 # Level of the test of the target below which a warning comes (benchmarks/results/hazard_targets.md).
 MOVED_LEVEL = 0.05
@@ -136,7 +137,8 @@ OF_A_PRIOR = (
 # Targets in the header of a summary.
 TARGET = "Cox with follow-up to {}, {} intervals"
 CUT_TARGET = (
-    "Cox with high-risk records followed up to a cumulated hazard of {:g} ({:.1%} of events are later)"
+    "Cox with high-risk records followed up to a cumulated hazard of {:g} "
+    "({:.1%} of events are later, standard error of the noise {:.1%})"
 )
 NEGLIGIBLE = 0.001  # share of events after the stop below which the target is called Cox's
 
@@ -180,7 +182,8 @@ class HazardInference(GLMInference):
 class PHRegResults(UnavailableOfHazards, Results):
     """Results of `PHReg`: coefficients are logarithms of hazard ratios.
 
-    Adds to `Results`: `hazard_ratios`, `follow_up`, `events_after_stop` and `target_test`.
+    Adds to `Results`: `hazard_ratios`, `follow_up`, `events_after_stop`, `events_after_stop_se` and
+    `target_test`.
 
     Notes
     -----
@@ -215,6 +218,8 @@ class PHRegResults(UnavailableOfHazards, Results):
             raise ArgumentError("settings of a PHReg result must hold its stop and its events")
         check_number(self.follow_up, "stop", low=0.0, infinite=True)
         check_number(self.events_after_stop, "later", low=0.0, high=1.0)
+        if settings.get("later_sd") is not None:
+            check_number(settings["later_sd"], "later_sd", low=0.0)
         if settings.get("early") is not None:
             RoundRelease.from_dict(settings["early"])
 
@@ -256,8 +261,17 @@ class PHRegResults(UnavailableOfHazards, Results):
 
     @property
     def events_after_stop(self) -> float:
-        """Share of events that come after the stop, estimated."""
+        """Share of events that come after the stop, estimated from noisy counts.
+
+        Noisy counts below 0 count as 0, so the share is too large if few events come late.
+        """
         return float(self._hazards["later"])
+
+    @property
+    def events_after_stop_se(self) -> float:
+        """Standard error of the noise of `events_after_stop`; nan in files of earlier versions."""
+        sd = self._hazards.get("later_sd")
+        return math.nan if sd is None else float(sd)
 
     def target_test(self) -> TargetTestResult:
         r"""Test whether the coefficients depend on how long records are followed, and on their weights.
@@ -355,6 +369,7 @@ def hazard_results(
         "hazards": {
             "stop": fit.stop if math.isfinite(fit.stop) else None,
             "later": fit.later,
+            "later_sd": fit.later_sd,
             "events": events,
             "status": status,
             "edges": edges.tolist(),
@@ -365,7 +380,7 @@ def hazard_results(
         context["settings"] |= {"negative_times": list(cells.negative)}
     cut = fit.later > NEGLIGIBLE
     target = TARGET.format(f"{edges[-1]:g}", len(edges))
-    context["target"] = CUT_TARGET.format(fit.stop, fit.later) if cut else target
+    context["target"] = CUT_TARGET.format(fit.stop, fit.later, fit.later_sd) if cut else target
     step = fit.step
     if step is None:
         return _without_intervals(back[:, q:] @ fit.path[-1], rows, NO_CURVATURE, context)
@@ -460,7 +475,7 @@ def changed_targets(rows: GlmRows, fit: HazardFit) -> list[str]:
     if (early := fit.baseline.early) > STEEP:
         warnings.append(STEEP_HAZARD.format(early))
     if fit.later > LATER:
-        warnings.append(CUT_FOLLOW_UP.format(fit.stop, fit.later))
+        warnings.append(CUT_FOLLOW_UP.format(fit.stop, fit.later, fit.later_sd))
     if fit.step is not None and fit.step.far > 0.0:
         reach = column_reach(fit.step, fit.baseline.blocks, *rows.limits)
         far = (reach > FAR_COLUMN) & (fit.step.far * reach / FAR_COLUMN > FAR_OUT)
