@@ -375,7 +375,7 @@ def test_refusals_and_summaries_say_why_epsilons_do_not_add_up():
     assert [fit.subject for fit in ledger.fits] == ["mean of x by g"]
     with pytest.raises(BudgetExceededError, match=r"left \(costs add up in squares of mu, not in epsilon\);"):
         pi.stats.mean("x", data=rows, epsilon=9.0, **options)
-    model = pi.OLS.from_formula("x ~ 1", rows, schema=options["schema"], ledger=ledger)
+    model = pi.OLS.from_formula("x ~ C(g)", rows, schema=options["schema"], ledger=ledger)
     notes = str(model.fit(epsilon=1.0, delta=1e-6, rng=0).summary(notes="all"))
     assert "Epsilon, whole ledger, is at delta=1e-06" in " ".join(notes.split())
     assert pi.Budget(rho=0.5).adding == "costs add up in rho, not in epsilon"
