@@ -22,6 +22,7 @@ from privinf.glm.posterior_draws import (
 )
 from privinf.glm.queries import InitialEstimate
 from privinf.glm.rare_levels import RARE
+from privinf.glm.rare_reference import rare_references
 from privinf.glm.rows import GlmRows
 from privinf.inference.estimate import Estimate
 from privinf.inference.score_test import Identification
@@ -284,11 +285,14 @@ def notes_of(
     the notes of `few_records`, `long_first_step` and `far_records`.
     """
     notes = [replace(doubt, text=sentence(doubt.text)) for doubt in doubts]
+    references = rare_references(rows.design.user, estimate.covariance)
+    notes += [reference.note for reference in references]
     if strength.weak and _slopes(rows, hidden).any():
         gram = one_step.initial.gram
         direction = np.where(hidden, np.linalg.eigh(gram)[1][:, 0], 0.0)
         column, cause = _cause(rows, direction, gram, one_step.initial.edge)
-        notes += must_read(WEAK.format(column.name, _advice(rows, column, cause)), columns=(column.name,))
+        if not any(column.name in reference.names for reference in references):  # its note names the cause
+            notes += must_read(WEAK.format(column.name, _advice(rows, column, cause)), columns=(column.name,))
     if one_step.clip.ratio > HEAVY:
         notes.append(heavy_tail(one_step.clip.ratio))
     if estimate.bias is not None:

@@ -65,6 +65,7 @@ from privinf.glm.posterior_draws import (
 )
 from privinf.glm.queries import LeastSquaresOptions, LeastSquaresQueries
 from privinf.glm.rare_levels import converged_without, hidden_levels
+from privinf.glm.rare_reference import rare_references
 from privinf.glm.results import (
     SINGULAR,
     FitDescription,
@@ -614,6 +615,8 @@ def curved_results(
             context["settings"]["misfits"] = [*context["settings"].get("misfits", ()), text]
             context["notes"] = (*context["notes"], *notes)
         estimate = replace(estimate, bias=by_step if estimate.bias is None else estimate.bias + by_step)
+    references = () if posterior.weak else rare_references(design.user, estimate.covariance)
+    context["notes"] = (*(reference.note for reference in references), *context["notes"])
     sampling = None if noise is None else back @ (total - noise) @ back.T
     if "margins" not in averages and not _has_averages(rows, estimate, description, extra_settings):
         context["notes"] = (*context["notes"], Note(MARGINS_NOTE, "header"))
