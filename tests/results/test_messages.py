@@ -385,7 +385,7 @@ def test_advice_names_a_weak_slope_and_not_the_constant(curved, hidden, named, m
         step = SimpleNamespace(
             initial=SimpleNamespace(gram=gram, edge=0.01), clip=SimpleNamespace(ratio=0.0), score_sd=0.0
         )
-        weak, unbiased = SimpleNamespace(weak=True), SimpleNamespace(bias=None)
+        weak, unbiased = SimpleNamespace(weak=True), SimpleNamespace(bias=None, covariance=np.eye(3))
         notes = advice.notes_of(rows, step, unbiased, weak, np.zeros(3), (), flags)
     texts = [note for note in notes if "hides mainly the coefficient of" in note.text]
     assert [name for note in texts for name in note.columns] == named
