@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -110,6 +110,10 @@ LABELS: dict[MarginsMethod, str] = {
     "dyex": "dy/d(lnx)",
     "eydx": "d(lny)/dx",
 }
+JOINT_EFFECTS = (
+    "joint intervals of marginal effects are not available; intervals of k effects hold together with "
+    "conf_int(0.05 / k), by Bonferroni's inequality"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,6 +208,8 @@ class MarginalEffects(UnavailableOfEffects):
     -----
     **Privacy.** Post-processing of the fit's releases.
     """
+
+    _foreign_arguments: ClassVar[Mapping[str, str]] = {"simultaneous": JOINT_EFFECTS}
 
     effects: Effects
     method: MarginsMethod

@@ -6,7 +6,8 @@ import html
 import math
 import textwrap
 import warnings
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from statsmodels.iolib.table import SimpleTable
 from statsmodels.stats.contrast import ContrastResults, WaldTestResults
 from statsmodels.tools.sm_exceptions import ValueWarning
 
+from privinf.error_boundary import error_boundaries
 from privinf.inference.estimate import Estimate
 from privinf.inference.intervals import (
     JointDistribution,
@@ -31,6 +33,10 @@ Restrictions: TypeAlias = Floats | tuple[Floats, Floats]
 TAILS: dict[Alternative, str] = {"two-sided": "P>|{}|", "greater": "P>{}", "less": "P<{}"}
 
 
+JOINT_CONTRASTS = (
+    "result.simultaneous(0.05, which=...).conf_int() of the fit has joint intervals of contrasts, which are "
+    "passed as in t_test"
+)
 BIAS_ALLOWED = (
     "The p-values allow for the largest bias that the release cannot rule out, as those of the coefficients "
     "do, so they are larger than p-values of the {} distribution for the same statistics."
@@ -42,6 +48,7 @@ def _bias_note(distribution: str) -> str:
     return textwrap.fill(BIAS_ALLOWED.format("F" if distribution == "F" else "chi-square"), 80)
 
 
+@error_boundaries
 class Contrasts(ContrastResults):  # type: ignore[misc]
     """Tests of restrictions as statsmodels has them, with a table for notebooks.
 
@@ -51,8 +58,14 @@ class Contrasts(ContrastResults):  # type: ignore[misc]
         The tests as statsmodels has them.
     """
 
+    _foreign_arguments: ClassVar[Mapping[str, str]] = {"simultaneous": JOINT_CONTRASTS}
+
     def __init__(self, contrasts: ContrastResults) -> None:
         self.__dict__.update(contrasts.__dict__)
+
+    def conf_int(self, alpha: float = 0.05) -> Floats:
+        """Return intervals of level ``1 - alpha`` for ``R b``, shape (k, 2)."""
+        return np.asarray(super().conf_int(alpha))
 
     @property
     def bias_bound(self) -> Floats:
@@ -93,6 +106,7 @@ class TermTests(WaldTestResults):  # type: ignore[misc]
         return html_frame(self.summary_frame(), "Tests of terms", [self.note] if self.note else [])
 
 
+@error_boundaries
 class BoundedContrasts(Contrasts):
     """Tests of restrictions one by one: t with each row's degrees of freedom, the worst over a bias.
 

@@ -787,6 +787,8 @@ def test_a_hessian_that_does_not_determine_averages_says_so():
     assert MARGINS_NOTE not in bought.summary(notes="all").plain_notes
     assert "get_margeff() needs:" not in str(bought.summary())
     assert np.isfinite(bought.get_margeff().conf_int()).all()
+    with pytest.raises(ArgumentError, match=r"conf_int\(0.05 / k\), by Bonferroni"):
+        bought.get_margeff().conf_int(simultaneous=True)
 
 
 def test_the_hessian_of_weighted_records_or_next_to_an_offset_gives_no_average():

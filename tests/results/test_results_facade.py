@@ -107,6 +107,12 @@ def test_context_must_fit_the_estimate(results, design):
         Results(results.estimate, Context(report=results.privacy, colour="red"))
 
 
+def test_simultaneous_as_an_argument_of_contrasts_names_the_method(results):
+    remedy = r"of Contrasts.conf_int: result.simultaneous\(0.05, which=...\).conf_int\(\)"
+    with pytest.raises(ArgumentError, match=remedy):
+        results.t_test(np.eye(len(results.params))[:2]).conf_int(simultaneous=True)
+
+
 def test_simultaneous_inference_is_repeated_without_a_seed(results):
     first, second = results.simultaneous(), results.simultaneous()
     pd.testing.assert_frame_equal(first.summary_frame(), second.summary_frame())
