@@ -146,7 +146,8 @@ def estimates(result: Any, *, ax: Axes | None = None) -> Axes:
     level = 100.0 * result.confidence_level
     _draw_intervals(ax, places, center, interval, f"{level:g}% interval")
     if counts:  # a thin mark, which leaves a narrow interval in sight
-        ax.plot(center, places, "|", color=INK, markersize=11, markeredgewidth=1.0, zorder=4)
+        mark = {"color": INK, "markersize": 11, "markeredgewidth": 1.0, "linestyle": "none"}
+        ax.plot(center, places, marker="|", zorder=4, label="estimate", **mark)
     else:
         ax.plot(center, places, "o", color="white", markeredgecolor=INK, markersize=4.5, zorder=4)
     name_rows(ax, [row.name for row in rows])
@@ -156,7 +157,7 @@ def estimates(result: Any, *, ax: Axes | None = None) -> Axes:
         ax.set_ylabel(", ".join(result._row_columns))
     ax.set_title(result.title, loc="left", pad=20)
     stamp(ax, result.privacy)
-    legend(ax, columns=1)
+    legend(ax, columns=2)
     return ax
 
 

@@ -618,6 +618,7 @@ def with_differences(
     The other columns, other levels of the same factor included, stay as in the row.
     """
     values, se = effects.values.copy(), np.array(effects.precision.se)
+    bias = None if effects.precision.bias is None else np.array(effects.precision.bias)
     slopes = [j for j in range(len(point)) if j != constant]
     for place, j in enumerate(slopes):
         if not indicators[j]:
@@ -629,7 +630,8 @@ def with_differences(
         gradient = _curve(family, eta)[0] * np.array([-1.0, 1.0]) @ rows
         values[place] = means[1] - means[0]
         se[place] = math.sqrt(max(float(gradient @ estimate.covariance @ gradient), 0.0))
-    bias = None if estimate.bias is None else float((estimate.bias / estimate.bse).max()) * se
+        if bias is not None:
+            bias[place] = _form_bias(estimate, gradient, se[place])
     return Effects(values, Precision(se, bias=bias), effects.names)
 
 
@@ -714,6 +716,18 @@ def _curve(family: str, eta: Floats) -> tuple[Floats, Floats, Floats]:
     return c, c * (1.0 - 2.0 * mean), c - 6.0 * c**2
 
 
+def _form_bias(estimate: Estimate, forms: Floats, se: Floats) -> Floats:
+    """Return the largest bias of forms of biased coefficients with these standard errors.
+
+    Two bounds hold, and the smaller counts: the sum of the biases of the coefficients that a form contains,
+    and the largest bias of a coefficient in standard errors, because a bias goes with the length of a form's
+    influence, as its standard error does.
+    """
+    assert estimate.bias is not None
+    ratio = float((estimate.bias / estimate.bse).max())
+    return np.asarray(np.minimum(np.abs(forms) @ estimate.bias, ratio * se))
+
+
 def _effects(
     estimate: Estimate,
     c: float,
@@ -732,8 +746,7 @@ def _effects(
     is_slope = np.arange(len(b)) != constant
     names = tuple(name for name, keep in zip(estimate.names, is_slope, strict=True) if keep)
     se = (np.abs(units) * np.sqrt(np.maximum(np.diag(covariance), 0.0)))[is_slope]
-    # A bias goes with the length of a form's influence, as its standard error does.
-    bias = None if estimate.bias is None else float((estimate.bias / estimate.bse).max()) * se
+    bias = None if estimate.bias is None else _form_bias(estimate, (units[:, None] * jacobian)[is_slope], se)
     if average is not None and average.bias > 0.0:
         bias = (0.0 if bias is None else bias) + average.bias * np.abs(b)[is_slope]
     return Effects((c * b * units)[is_slope], Precision(se, bias=bias), names)

@@ -42,6 +42,10 @@ MIDDLE_OF_GROUPS = (
     ", the middle of the bounds; if it is not, intervals are wider and the power is lower, so pass mean="
 )
 ONE_GOAL = "pass either width= (of the interval) or effect= (that the test is to detect)"
+LAPLACE_ONLY = (
+    ", smaller than Gaussian noise\n(a release that is charged to a ledger, or that drops rows by "
+    "missing='drop', has Gaussian noise:\nplan it with noise='gaussian')"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -485,7 +489,7 @@ class SamplePlan:
         return (
             f"{budget}; {100 * self.confidence_level:g}% intervals; "
             f"{'Laplace' if laplace else 'Gaussian'} noise" + ("" if any(sds) else " of size 0")
-        )
+        ) + (LAPLACE_ONLY if laplace and self.noise == "auto" and self.spending.get("delta") else "")
 
     @property
     def _level(self) -> str:
@@ -740,7 +744,7 @@ def plan_mean(
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. With "auto", the noise is Laplace noise if ``delta=0`` or if it is smaller
         than Gaussian noise, and Gaussian otherwise, as with a budget in `mu` or `rho`. Pass "gaussian" if the
-        release will be charged to a ledger.
+        release will be charged to a ledger, or if it drops rows without a value (``missing="drop"``).
     confidence_level : float
         Level of the intervals, between 0 and 1.
 
@@ -855,7 +859,7 @@ def plan_difference(
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. With "auto", the noise is Laplace noise if ``delta=0`` or if it is smaller
         than Gaussian noise, and Gaussian otherwise, as with a budget in `mu` or `rho`. Pass "gaussian" if the
-        release will be charged to a ledger.
+        release will be charged to a ledger, or if it drops rows without a value (``missing="drop"``).
     confidence_level : float
         Level of the intervals, between 0 and 1.
 
@@ -924,7 +928,7 @@ def plan_proportion(
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. With "auto", the noise is Laplace noise if ``delta=0`` or if it is smaller
         than Gaussian noise, and Gaussian otherwise, as with a budget in `mu` or `rho`. Pass "gaussian" if the
-        release will be charged to a ledger.
+        release will be charged to a ledger, or if it drops rows without a value (``missing="drop"``).
     confidence_level : float
         Level of the intervals, between 0 and 1.
 
@@ -992,7 +996,7 @@ def plan_counts(
     noise : {"auto", "gaussian", "laplace"}
         Distribution of the noise. With "auto", the noise is Laplace noise if ``delta=0`` or if it is smaller
         than Gaussian noise, and Gaussian otherwise, as with a budget in `mu` or `rho`. Pass "gaussian" if the
-        release will be charged to a ledger.
+        release will be charged to a ledger, or if it drops rows without a value (``missing="drop"``).
     confidence_level : float
         Level of the intervals, between 0 and 1.
 

@@ -14,6 +14,8 @@ import privinf as pi
 from privinf.errors import ArgumentError, NotAvailableError, SchemaError
 from privinf.glm import dispersion
 from privinf.glm.dispersion import CountCells, Dispersion, DispersionEquation
+from privinf.glm.margins import at_point
+from privinf.inference.estimate import Estimate
 
 B = np.array([0.5, 0.5, -0.3])
 SCHEMA = pi.Schema({"y": (0, 60), "a": (-1, 1), "b": (-1, 1), "t": (0.5, 2.0)})
@@ -241,3 +243,15 @@ def test_an_exposure_that_is_computed_is_refused_by_its_own_name(role):
     rows = {"visits": [1.0] * 50, "age": [40.0] * 50, "months": [6.0] * 50}
     with pytest.raises(SchemaError, match=f"{role}='months/12' must be the name of a column: add its values"):
         pi.Poisson.from_formula("visits ~ age", rows, schema=schema, **{role: "months/12"})
+
+
+def test_the_effect_of_a_column_does_not_have_the_bias_of_a_rare_level():
+    """The bound was the largest ratio of a bias to a standard error, 3 here, for every effect."""
+    cov = np.diag([0.01, 0.02, 0.03]) ** 2
+    bias = np.array([0.0, 0.0, 0.09])
+    estimate = Estimate(np.array([0.1, 0.5, 0.8]), cov, ("const", "x", "rare"), 5_000, bias=bias)
+    effects = at_point("poisson", estimate, np.array([1.0, 0.2, 0.01]), 0, "dydx")
+    mean = math.exp(0.1 + 0.1 + 0.008)
+    # x: its effect is mean * 0.5, and the bias of the rare level moves the mean alone.
+    np.testing.assert_allclose(effects.precision.bias, mean * np.array([0.5 * 0.01, 1.0 + 0.8 * 0.01]) * 0.09)
+    assert effects.precision.bias[0] < 0.1 * effects.precision.se[0]

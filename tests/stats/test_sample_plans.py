@@ -134,6 +134,15 @@ def test_budgets_in_mu_and_without_noise():
     assert exact.power(400, 0.0) == pytest.approx(0.05, abs=0.002)
     pure = pi.stats.plan_proportion(share=0.5, epsilon=1.0, delta=0)
     assert "Laplace noise" in str(pure)
+    assert "missing='drop'" not in str(pure)
+
+
+def test_a_plan_with_laplace_noise_names_the_releases_that_have_gaussian_noise():
+    plan = pi.stats.plan_mean(bounds=(0, 100), sd=5, epsilon=1.0, delta=1e-6)
+    assert "drops rows by missing='drop', has Gaussian noise" in str(plan)
+    gaussian = pi.stats.plan_mean(bounds=(0, 100), sd=5, epsilon=1.0, delta=1e-6, noise="gaussian")
+    assert "missing='drop'" not in str(gaussian)
+    assert gaussian.width(1000) > plan.width(1000)
 
 
 def test_a_plan_prints_widths_by_the_number_of_people():
