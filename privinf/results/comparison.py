@@ -14,19 +14,22 @@ import pandas as pd
 from statsmodels.iolib.summary2 import Summary
 
 from privinf.accounting import PrivacyReport
-from privinf.accounting.report import joint_report
+from privinf.accounting.report import joint_report, rounded_up
 from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError, WeakIdentificationWarning
 from privinf.results.export import caution_kinds
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import counted_records
 from privinf.results.paper_table import (
+    BIASED,
+    DROPPED,
     ERRORS,
     INTERVALS,
     LEAST_DIGITS,
     STAR_NOTE,
     TEXT_ONLY,
     PaperTable,
+    biased_names,
     check_paper_options,
     flag_marks,
     has_score_intervals,
@@ -164,9 +167,8 @@ class Comparison(UnavailableOfComparison):
         summary.add_text("Standard errors (sampling and privacy noise together) in parentheses.")
         if any(map(_has_score_intervals, self.results.values())):
             summary.add_text(BY_SCORES.format(95))
-        for text in mark_sentences(map(_flags, self.results.values())):
-            summary.add_text(text)
-        for text in self._texts():
+        marks = mark_sentences(map(_flags, self.results.values()))
+        for text in (*marks, *self._bias_texts(), *self._texts()):
             summary.add_text(text)
         assumptions: dict[str, list[str]] = {}
         for name, report in reports.items():
@@ -338,6 +340,7 @@ class Comparison(UnavailableOfComparison):
         if cells == "se" and any(map(_has_score_intervals, self.results.values())):
             note.append(BY_SCORES.format(100 * (1 - alpha)))
         note += [STAR_NOTE] if stars else []
+        note += self._bias_texts() if cells == "se" else []
         note += self._texts()
         for fit, result in self.results.items():
             if not isinstance(result, FittedResult):
@@ -372,9 +375,19 @@ class Comparison(UnavailableOfComparison):
     def _mixes_scales(self) -> bool:
         return len(set(map(_scale, self.results.values()))) > 1
 
+    def _bias_texts(self) -> list[str]:
+        """Return sentences on coefficients whose intervals are much longer than their standard errors say."""
+        biased = {
+            fit: biased_names(result)
+            for fit, result in self.results.items()
+            if isinstance(result, FittedResult)
+        }
+        return [BIASED.format(", ".join(names), f" in {fit}") for fit, names in biased.items() if names]
+
     def _texts(self) -> list[str]:
-        """Return sentences on scales, coded responses, the unit of privacy and the total budget."""
-        texts = [MIXED_SCALES] if self._mixes_scales else []
+        """Return sentences on dropped rows, scales, coded responses, the unit of privacy and the cost."""
+        texts = self._dropped_texts()
+        texts += [MIXED_SCALES] if self._mixes_scales else []
         for fit, result in self.results.items():
             if isinstance(result, FittedResult) and result.model.coded_response:
                 texts.append(CODED.format(fit, result.model.coded_response))
@@ -387,6 +400,17 @@ class Comparison(UnavailableOfComparison):
             texts.append(UNIT.format(subject, unit, relation))
         return [*texts, text] if (text := self._total_text()) else texts
 
+    def _dropped_texts(self) -> list[str]:
+        """Return a sentence on fits whose incomplete rows were dropped."""
+        fits = [
+            fit
+            for fit, result in self.results.items()
+            if isinstance(result, FittedResult) and result._context.complete is not None
+        ]
+        if len(fits) in (0, len(self.results)):
+            return [DROPPED] if fits else []
+        return [f"{DROPPED.removesuffix('.')} in {', '.join(fits)}."]
+
     def _total_text(self) -> str:
         """Return a sentence about the budget of all private fits together; empty for fewer than two."""
         private = [result for result in self.results.values() if _report(result) is not None]
@@ -397,7 +421,7 @@ class Comparison(UnavailableOfComparison):
         except ArgumentError:
             return "The budgets of these fits cannot be added, because their neighboring relations differ."
         assert total is not None
-        spent = f"epsilon {total.epsilon():.4g} at delta {total.default_delta:g}"
+        spent = f"epsilon {rounded_up(total.epsilon(), 4)} at delta {total.default_delta:g}"
         subject = "The fits" if len(private) == len(self.results) else "The private fits"
         return f"{subject} together spent {spent}; a release that several fits use is counted once."
 
@@ -681,4 +705,4 @@ def _privacy(result: Any) -> dict[str, Any]:
 
 def _cost(result: Any) -> str:
     cost = _privacy(result)
-    return f"{cost['epsilon']:.4g}" + (f" ({cost['delta']:g})" if cost["delta"] else "")
+    return rounded_up(cost["epsilon"], 4) + (f" ({cost['delta']:g})" if cost["delta"] else "")

@@ -43,6 +43,11 @@ SCORE_INTERVALS = (
 )
 NO_INTERVALS = "Standard errors and intervals are not available{}."
 DOUBTED = "The summary has notes on: {}."
+# Under standard errors alone: an interval is not the coefficient plus or minus two of them.
+BIASED = (
+    "Intervals and p-values of {}{} also allow for a possible bias, which standard errors do not include."
+)
+STATED_BIAS = 0.5  # standard errors; a bound of this size makes a 95% interval a fifth longer
 MARKED_WEAK = f"{FLAG_MARK} weakly identified: the privacy noise may hide the coefficient."
 # Of coefficients with a note that is not about noise, as the summary of the fit states.
 MARKED_NOTED = f"{NOTE_MARK} not weakly identified, but possibly biased: see the notes of the summary."
@@ -412,6 +417,15 @@ def caution_sentences(result: FittedResult, flags: Flags) -> list[str]:
     return [*sentences, *mark_sentences([flags])]
 
 
+def biased_names(result: FittedResult) -> list[str]:
+    """Return the coefficients whose intervals are much longer than their standard errors say."""
+    estimate = result.estimate
+    if estimate.bias is None or estimate.cov is None:
+        return []
+    stated = zip(estimate.names, estimate.bias, estimate.bse, strict=True)
+    return [name for name, bias, se in stated if bias > STATED_BIAS * se]
+
+
 def mark_sentences(several: Iterable[Flags]) -> list[str]:
     """Return what the marks of a table mean, for its note; nothing if it has none."""
     marked = [flags for flags in several if flags.marks]
@@ -454,6 +468,7 @@ def paper_table(
         note.append(f"{result.model.endog_names} is NOT protected.")
     if shows_errors:
         note.append(TYPED_ERRORS.format(result.cov_type) if result.cov_type else ERRORS)
+        note += [BIASED.format(", ".join(names), "")] if (names := biased_names(result)) else []
     elif all(cell == UNBOUNDED for cell in errors):
         reason = result.estimate.weak_reason.removeprefix("no intervals: ")
         note.append(NO_INTERVALS.format(f": {reason}" if reason else ""))

@@ -120,10 +120,11 @@ class Interval:
         """
         if self.low <= domain_start if open_end else self.at_least(domain_start).low < domain_start:
             relation = "above" if open_end else "of at least"
+            remedy = ", or use np.log1p() if values may be 0" if open_end and self.low == domain_start else ""
             raise SchemaError(
                 f"a function in the formula is defined only for values {relation} {domain_start:g}, but "
                 "within the declared bounds its argument can leave this range; declare narrower bounds of "
-                "its columns"
+                f"its columns{remedy}"
             )
         return self.at_least(domain_start).images(function)
 

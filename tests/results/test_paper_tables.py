@@ -62,6 +62,19 @@ def test_latex_has_rules_escapes_and_a_note(result):
         assert text.count(rf"\begin{{{environment}}}") == text.count(rf"\end{{{environment}}}") == 1
 
 
+def test_tables_with_standard_errors_name_coefficients_with_a_possible_bias(make_entry, result):
+    bias = np.array([0.0, 0.15, 0.2])  # standard errors 0.1, 0.2 and 0.5
+    estimate = Estimate(np.array([0.5, -2.0, 0.25]), np.diag([0.01, 0.04, 0.25]), NAMES, 1234, bias=bias)
+    biased = Results(estimate, Context(report=PrivacyReport.from_entries([make_entry()], delta=1e-5)))
+    sentence = "also allow for a possible bias, which standard errors do not include."
+    assert rf"Intervals and p-values of age \& sex {sentence}" in biased.to_latex()
+    assert sentence not in biased.to_latex(cells="ci")
+    table = pi.compare({"plain": result, "biased": biased})
+    assert rf"Intervals and p-values of age \& sex in biased {sentence}" in table.to_latex()
+    assert "age & sex in biased also allow" in re.sub(r"\s+", " ", str(table))
+    assert sentence not in pi.compare({"plain": result}).to_latex()
+
+
 @pytest.fixture
 def small(make_entry):
     """Return a fit with coefficients of very different sizes."""
@@ -272,7 +285,7 @@ def test_a_comparison_notes_budget_weakness_and_missing_errors():
     assert all(line[2].startswith("(") for line in body[1::2])
     assert ["noise", "SIMULATION NOISE: NOT PRIVATE", "SIMULATION NOISE: NOT PRIVATE"] in facts
     assert "Weakly identified in weak: x1, x2." in text
-    assert f"together spent epsilon {table.total.epsilon():.4g} at delta 1e-06" in text
+    assert f"together spent epsilon {rounded_up(table.total.epsilon(), 4)} at delta 1e-06" in text
     assert [line[1] for line in cells_of(table.to_latex(cells="ci"))[0][1::2]] == ["[-inf, inf]"] * 2
 
 

@@ -11,6 +11,7 @@ from statsmodels.stats.multitest import multipletests
 
 import privinf as pi
 from privinf.accounting import PrivacyReport
+from privinf.accounting.report import rounded_up
 from privinf.errors import ArgumentError, NotAvailableError
 from privinf.inference.corrected_features import CorrectedLeastSquares
 from privinf.inference.estimate import Estimate
@@ -324,7 +325,7 @@ def test_compare_totals_the_budget(results, ols):
     together = compare({"first": first, "again": first, "second": second})
     assert together.total.mu == pytest.approx(1.0)
     text = " ".join(str(together).split())
-    assert f"The fits together spent epsilon {together.total.epsilon():.4g} at delta 1e-06" in text
+    assert f"The fits together spent epsilon {rounded_up(together.total.epsilon(), 4)} at delta 1e-06" in text
     assert "The private fits together spent" in str(compare([first, second, ols]))
     assert "together spent" not in str(compare([first, ols]))
     assert compare([ols]).total is None
