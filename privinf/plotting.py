@@ -146,8 +146,16 @@ def estimates(result: Any, *, ax: Axes | None = None) -> Axes:
     level = 100.0 * result.confidence_level
     _draw_intervals(ax, places, center, interval, f"{level:g}% interval")
     if counts:  # a thin mark, which leaves a narrow interval in sight
-        mark = {"color": INK, "markersize": 11, "markeredgewidth": 1.0, "linestyle": "none"}
-        ax.plot(center, places, marker="|", zorder=4, label="estimate", **mark)
+        ax.plot(
+            center,
+            places,
+            "|",
+            color=INK,
+            markersize=11,
+            markeredgewidth=1.0,
+            zorder=4,
+            label="estimate",
+        )
     else:
         ax.plot(center, places, "o", color="white", markeredgecolor=INK, markersize=4.5, zorder=4)
     name_rows(ax, [row.name for row in rows])
