@@ -23,6 +23,11 @@ from privinf.storage.checksummed import save_text
 from privinf.typing import Family
 
 # Names of the package, which loads them when a command needs them.
+# What the models of one curator are called in a plan of sites.
+FEDERATED_NAMES = {
+    "ols": 'model = "MomentOLS"',
+    "logit": 'model = "FederatedGLM" with family = "binomial"',
+}
 FEDERATED_MODELS = ("MomentOLS", "FederatedGLM", "Poisson", "NegativeBinomial", "DebiasedLasso", "PHReg")
 # Models whose fits can resume from a folder.
 CHECKPOINT_MODELS = ("MomentOLS", "FederatedGLM", "Poisson", "NegativeBinomial")
@@ -182,6 +187,8 @@ def read_plan(path: Path, schema: Path | None = None, *, simulation: bool = Fals
         raise ArgumentError(CURVES.format(path))
     if "FILL IN" in str(content.get("formula")):
         raise ArgumentError(f"{path}: replace the text 'FILL IN: y ~ a + b' by the formula of the model")
+    if remedy := FEDERATED_NAMES.get(str(content.get("model")).casefold()):
+        raise ArgumentError(f"{path}: over sites, {content['model']} is {remedy}")
     model = _choice(content["model"], FEDERATED_MODELS, path, "'model'") if "model" in content else STATISTIC
     for name in ("formula", "out", *(content.keys() & {STATISTIC, "schema", "checkpoint"})):
         if not isinstance(content.get(name), str) or not content[name].strip():

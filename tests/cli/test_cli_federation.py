@@ -458,7 +458,9 @@ def test_other_plans(tmp_path):
     ("text", "told"),
     [
         (f"{FIT}epsilon = 1.0\n", "set either model"),
-        (f'model = "OLS"\n{FIT}epsilon = 1.0\n', "the key 'model' must be one of"),
+        (f'model = "OLS"\n{FIT}epsilon = 1.0\n', 'over sites, OLS is model = "MomentOLS"'),
+        (f'model = "Logit"\n{FIT}epsilon = 1.0\n', 'model = "FederatedGLM" with family = "binomial"'),
+        (f'model = "Probit"\n{FIT}epsilon = 1.0\n', "the key 'model' must be one of"),
         (f'model = "statistic"\n{FIT}epsilon = 1.0\n', "the key 'model' must be one of"),
         (f'model = "MomentOLS"\n{FIT}', "set the privacy budget"),
         (f'model = "MomentOLS"\n{FIT}epsilon = inf\n', "--simulation"),
