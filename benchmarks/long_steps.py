@@ -36,10 +36,9 @@ from silent_cells import markdown
 import privinf as pi
 from privinf.errors import NotAvailableError
 from privinf.glm.advice import FAR_COLUMN, FAR_OUT, column_reach
+from privinf.glm.column_moments import column_moments, has_two_values
 from privinf.glm.posterior_draws import (
     LEAST_BIAS,
-    column_moments,
-    has_two_values,
     recorded,
     restored,
     secant_bias,

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from privinf.glm.column_moments import RARE, column_moments, has_two_values
 from privinf.glm.curved import OneStepRelease
 from privinf.glm.least_squares import OneStepFit, TailPull
 from privinf.glm.posterior_draws import (
@@ -16,12 +17,9 @@ from privinf.glm.posterior_draws import (
     PRIOR_CONSTANT,
     PRIOR_SLOPE,
     PosteriorDraws,
-    column_moments,
-    has_two_values,
     prior_bias,
 )
 from privinf.glm.queries import InitialEstimate
-from privinf.glm.rare_levels import RARE
 from privinf.glm.rare_reference import rare_references
 from privinf.glm.rows import GlmRows
 from privinf.inference.estimate import Estimate

@@ -7,7 +7,8 @@ the releases before have learnt, so that the Hessian in v is about h I.
    of z and y, as a normal predictor would give it.
 1. *Rounds*: counts of what bounds a record's score and Hessian, then both together, with the **same
    weights in x alone** in both, which leave a right mean its coefficients; a Newton step, shrunk as its noise
-   asks; W from the Hessian. The last one is where the step is short and the Hessian clear of its noise.
+   asks, each hidden direction of a rare level by itself (`hidden_directions`); W from the Hessian. The last
+   one is where the step is short and the Hessian clear of its noise.
 2. *Final*: counts, score S at theta_T, the meat (its trace where noise would drown it), and a fresh
    **secant** Hessian H along the step that S requires.
 
@@ -30,6 +31,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from privinf.errors import ConvergenceError
+from privinf.glm.column_moments import rare_indicators
 from privinf.glm.curved_sums import CurvedSums, ExpansionPoint, Noisy, Shares
 from privinf.glm.dispersion import FINAL, FIRST_ESTIMATE, Dispersion, estimate_dispersion, working_alpha
 from privinf.inference.identifiability import check_finite_maximum, check_full_rank
@@ -46,7 +48,7 @@ from privinf.inference.tails import (
     two_threshold_clip,
     with_exponential_end,
 )
-from privinf.typing import Floats
+from privinf.typing import Flags, Floats
 from privinf.wire import Labels
 
 ROUND_COUNTS = 0.015  # share of mu^2 for the counts of a round
@@ -59,6 +61,11 @@ LAYERS_MEAT = 0.06  # share of mu^2 for the meat of a Poisson model's final rele
 LONGEST_MOVE = 2.0  # of linear predictors in a round, root mean square
 SHORT_MOVE = 0.5  # a round that moves predictors of a logistic model less is the last one
 SHORT_COUNTS = 0.1  # the same for a Poisson model
+# Squared length of the rows of a rare level, relative to the mean one of all rows, p, above which W is not
+# stretched further along the level where noise hides its curvature.
+LONGEST_RARE = 6.0
+HIDDEN_CURVATURE = 2.0  # times the floor, up to which noise hides the curvature of such a direction
+CARRIED = 0.5  # share of a direction's squared coefficients above which rare levels carry it
 LONGEST_SECANT = 2.0  # length of the preliminary step, along which the final Hessian is a secant
 NEWTON_ROUNDS = 100  # rounds without noise
 TOLERANCE = 1e-12  # move of predictors, root mean square, below which a fit without noise has converged
@@ -252,13 +259,14 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> OneStepRelease | GLM
     size = sums.n * sums.mu / sums.p**1.5
     shares = Shares.from_size(size) if sums.alpha is None else Shares.for_mixed_counts(size)
     place, second = start(sums, shares)
+    rare = rare_indicators(second, sums.constant, sums.indicators) if sums.indicators.any() else None
     path = [place.theta]
     walking = False
     exact = math.isinf(sums.mu)
     for number in range(1, (NEWTON_ROUNDS if exact else shares.rounds) + 1):
         before = place
         label = Labels.SCORE_AND_HESSIAN_OF_ROUND.format(round=number)
-        place, moved, hessian = one_round(sums, place, shares.of_round(number), label)
+        place, moved, hessian = one_round(sums, place, shares.of_round(number), label, rare)
         path.append(place.theta)
         if exact and (number > OVERSHOOTING or moved <= TOLERANCE):
             inverse = np.linalg.inv(before.transform)
@@ -388,17 +396,17 @@ def _power(values: Floats, vectors: Floats, exponent: float) -> Floats:
 
 
 def one_round(
-    sums: CurvedSums, at: ExpansionPoint, share: float, label: str
+    sums: CurvedSums, at: ExpansionPoint, share: float, label: str, rare: Flags | None = None
 ) -> tuple[ExpansionPoint, float, Noisy]:
     """Make one round from `at`; return where it ends, how far predictors moved, and the Hessian.
 
-    Score and Hessian cost this `share` of mu^2, half each.
+    Score and Hessian cost this `share` of mu^2, half each; `rare` are the columns of rare levels.
     Where the noise alone moves a Poisson model's predictors further than the step, that counts: a step that
     was shrunk away has not shown that none is needed.
     """
     bounds = choose_bounds(sums, at, ROUND_COUNTS, share / 2.0, share / 2.0)
     score, hessian = sums.step(at, bounds.score, bounds.curvature, share, label)
-    move = newton_move(score, hessian)
+    move = newton_move(score, hessian, None if rare is None else at.transform, rare)
     theta = at.theta + at.transform.T @ move.step
     moved = max(move.moved, move.noise) if sums.family == "poisson" else move.moved
     return ExpansionPoint(theta, move.whitening @ at.transform, move.level), moved, hessian
@@ -427,23 +435,87 @@ class NewtonMove:
     noise: float
 
 
-def newton_move(score: Noisy, hessian: Noisy) -> NewtonMove:
-    """Return the step of a score and a Hessian, no longer than `LONGEST_MOVE`."""
+def newton_move(
+    score: Noisy, hessian: Noisy, transform: Floats | None = None, rare: Flags | None = None
+) -> NewtonMove:
+    r"""Return the step of a score and a Hessian, no longer than `LONGEST_MOVE`.
+
+    Parameters
+    ----------
+    score, hessian : Noisy
+    transform : ndarray, shape (p, p), optional
+        W of the whitened units.
+    rare : ndarray of bool, shape (p,), optional
+        Columns of rare levels.
+
+    Notes
+    -----
+    A step is shrunk by one factor in all directions, and W stretched by the root of h / lambda along an
+    eigenvector u of the Hessian. Where noise hides lambda, it is its floor. That is right for columns that
+    nearly repeat one another: no row is long. But the rows of a rare level have the length |W'u| along u, and
+    their curvature is clipped at K. Of a level with the share pi of the rows the Hessian shows pi K,
+    however far W is stretched, and every round stretches it again; pi K is next to the floor, which is a
+    multiple of K too, for few rows. The scores of these rows become the
+    longest ones by far. They raise the clip of all scores, and the noise of all coefficients with it.
+
+    So, if `hidden_directions` finds some,
+
+    - W is stretched along them until the rows of the level have the squared length `LONGEST_RARE` p;
+    - h is the mean of the other eigenvalues, and the factor of the other directions is made from their steps
+      alone;
+    - a hidden direction is shrunk by tau^2 / (tau^2 + s^2), s^2 the variance of its noise and tau^2 the mean
+      square of the other steps less their noise: in whitened units the steps of all directions have about
+      one size.
+    """
     values, vectors = hessian.floored()
     step = (vectors.T @ score.mean) / values
     variance = np.square(score.sd / values)
     level = float(values.mean())
-    step *= shrinkage(step, variance)
+    stretched = values
+    hidden = np.zeros(len(values), dtype=bool)
+    if transform is not None and rare is not None and rare.any():
+        coefficients = vectors.T @ transform
+        hidden = hidden_directions(values, hessian.floor, coefficients, rare)
+    if hidden.any() and not hidden.all():
+        clear = ~hidden
+        level = float(values[clear].mean())
+        signal = max(float(np.mean(step[clear] ** 2 - variance[clear])), 0.0)
+        step[clear] *= shrinkage(step[clear], variance[clear])
+        step[hidden] *= signal / (signal + variance[hidden])
+        lengths = np.sum(np.square(coefficients[hidden]), axis=1)
+        stretch = np.clip(LONGEST_RARE * len(step) / lengths, 1.0, level / values[hidden])
+        stretched = values.copy()
+        stretched[hidden] = level / stretch
+    else:
+        step *= shrinkage(step, variance)
     moved = math.sqrt(float(step @ (values * step)) / level)
     if moved > LONGEST_MOVE:
         step *= LONGEST_MOVE / moved
     return NewtonMove(
         step=vectors @ step,
-        whitening=_power(values / level, vectors, -0.5),
+        whitening=_power(stretched / level, vectors, -0.5),
         level=level,
         moved=moved,
         noise=math.sqrt(float(variance @ values) / level),
     )
+
+
+def hidden_directions(values: Floats, floor: float, coefficients: Floats, rare: Flags) -> Flags:
+    """Return which directions rare levels carry and the noise hides, shape (p,).
+
+    Parameters
+    ----------
+    values : ndarray, shape (p,)
+        Eigenvalues of a Hessian, not below the floor.
+    floor : float
+        About the operator norm of its noise.
+    coefficients : ndarray, shape (p, p)
+        W'u in rows, u the eigenvectors: what a step along u does to the coefficients of z.
+    rare : ndarray of bool, shape (p,)
+    """
+    squares = np.square(coefficients)
+    carried = squares[:, rare].sum(axis=1) > CARRIED * squares.sum(axis=1)
+    return np.asarray((values <= HIDDEN_CURVATURE * floor) & carried)
 
 
 def shrinkage(step: Floats, variance: Floats) -> float:

@@ -16,7 +16,7 @@ from privinf.federation import NoisyGram
 from privinf.glm.sums import SINGULAR_SUMS, GlmServer, Traffic
 from privinf.inference.tails import EXCESS_WEIGHT
 from privinf.mechanisms.statistics.summands import counts_above
-from privinf.typing import CurvedFamily, Floats, Integers, PlainValue
+from privinf.typing import CurvedFamily, Flags, Floats, Integers, PlainValue
 from privinf.wire import Labels, Statistics
 
 VISIBLE_SDS = 2.0  # counts, made nonincreasing, that are fewer sds of their noise than this count as none
@@ -147,6 +147,8 @@ class CurvedSums:
         Working dispersion of negative binomial counts, by which rows are weighted; None of other models.
     mean_response : float
         By the first release.
+    indicators : ndarray of bool
+        Which free columns are declared as indicators; empty if none is.
     """
 
     server: GlmServer
@@ -169,6 +171,7 @@ class CurvedSums:
     complete: CompleteRows | None = None
     alpha: float | None = None
     mean_response: float = 1.0
+    indicators: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     @property
     def p(self) -> int:

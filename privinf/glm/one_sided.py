@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from privinf.glm.advice import declared_two_valued
+from privinf.glm.column_moments import column_moments
 from privinf.glm.least_squares import OneStepFit
-from privinf.glm.posterior_draws import column_moments
 from privinf.glm.rows import GlmRows
 from privinf.results.notes import Note, must_read
 from privinf.typing import Flags, Floats

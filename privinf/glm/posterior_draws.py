@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from privinf.glm.column_moments import column_moments, has_two_values
 from privinf.glm.curved import GLMNewtonPath, OneStepRelease, preliminary_step
 from privinf.glm.curved_sums import ExpansionPoint, Noisy
 from privinf.glm.newton import OneStep
@@ -57,10 +58,6 @@ LONGEST_STEP2 = {0.3: math.inf, 0.9: 12.0, LONGEST_SHIFT: 8.0}
 # its own size, and a step is too long where the curvature is too small (benchmarks/results/long_steps.md).
 INDICATOR_SKEWNESS = 0.5
 LEAST_BIAS = 0.1  # standard errors of a coefficient: a smaller bias of the last step is ignored
-# A column has two values, the ends of its bounds, if its variance is more than this part of the largest one
-# that its mean allows: two values have all of it, up to noise, and uniform ones a third.
-TWO_VALUES = 0.7
-NEAREST_END = 0.02  # a mean this close to an end of [-1, 1] may be there by noise
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -251,26 +248,6 @@ def secant_bias(
     bias = np.abs(to_user @ directions) @ sizes
     bias[bias < LEAST_BIAS * bse] = 0.0
     return bias if bias.any() else None
-
-
-def column_moments(second: Floats, constant: int | None) -> tuple[Floats, Floats]:
-    """Return means and variances of the columns in [-1, 1] by noisy second moments; 0 of the constant.
-
-    Without a constant they are about zero.
-    """
-    p = len(second)
-    size = 1.0 if constant is None else float(second[constant, constant])
-    mean = np.zeros(p) if constant is None else np.clip(second[constant] / size, -1.0, 1.0)
-    variance = np.maximum(np.diag(second) / size - mean**2, 0.0)
-    if constant is not None:
-        mean[constant] = variance[constant] = 0.0
-    return mean, variance
-
-
-def has_two_values(mean: Floats, variance: Floats) -> Flags:
-    """Return which columns in [-1, 1] appear to be at the ends of their bounds in all rows, by moments."""
-    nearest = 1.0 - np.abs(mean)
-    return np.asarray((variance > TWO_VALUES * (1.0 - mean**2)) & (nearest > NEAREST_END))
 
 
 def moves_too_far(shift: float, walking: bool) -> bool:

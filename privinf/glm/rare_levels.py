@@ -32,9 +32,11 @@ step's move of predictors is
 
 whose first term is judged, with the same limits as other steps.
 
-**The length.** A level that the noise hides also keeps the rounds short: their steps are shrunk by the noise
-of all directions together, and the last step then has nearly all of the way to the solution. In logistic fits
-with such a level it is four standard errors long in all directions, though it moves predictors by 0.5 only.
+**The length.** Rounds in which the curvature of a level is within twice its noise shrink its step by itself
+(`privinf.glm.curved.newton_move`). In other rounds, a level with a strong noise also keeps the steps of the
+other coefficients short: they are shrunk by the noise of all directions together, and the last step then has
+nearly all of the way to the solution. In logistic fits with such a level it is four standard errors long in
+all directions, though it moves predictors by 0.5 only.
 Its remainder is not that of a Newton step. With the secant towards the preliminary step D', e is of the
 size w' (x'D) x'(D - D') / 2, so what counts is by how much D - D' moves predictors: about 0.1 in these fits.
 The limit of the length is therefore that of a step that moves predictors by so much
@@ -56,40 +58,21 @@ import math
 
 import numpy as np
 
+from privinf.glm.column_moments import rare_indicators
 from privinf.glm.curved import OneStepRelease, preliminary_step
 from privinf.glm.posterior_draws import (
     PosteriorDraws,
-    column_moments,
     longest_step2,
     moves_too_far,
     squared_length,
 )
 from privinf.typing import Flags, Floats
 
-RARE = 0.15  # an indicator is rare if fewer rows than this share have its rarer value
 # Standard error of a rare level's coefficient, log odds or log mean, above which the noise hides it: the
 # curvature changes by its own size where predictors move by 1.
 HIDDEN_ERROR = 1.0
 NORMAL_QUANTILE = 1.959963984540054  # half the length of a normal 95% interval, in standard errors
 TAIL = 0.025  # of draws at each end of a 95% interval
-
-
-def rare_indicators(second: Floats, constant: int | None, indicators: Flags) -> Flags:
-    """Return which indicators have their rarer value in a share of the rows below `RARE`, shape (p,).
-
-    Parameters
-    ----------
-    second : ndarray, shape (p, p)
-        Noisy second moments of z.
-    constant : int or None
-        Place of the constant; without one, no indicator is called rare.
-    indicators : ndarray of bool, shape (p,)
-        Columns that are declared as indicators.
-    """
-    if constant is None:
-        return np.zeros(len(second), dtype=bool)
-    share, _ = column_moments(second, constant)
-    return np.asarray(indicators & (np.minimum(share, 1.0 - share) < RARE))
 
 
 def hidden_levels(

@@ -437,6 +437,7 @@ def curved_sums(rows: GlmRows, sums: GlmSums, mu: float) -> CurvedSums:
         names=tuple(names[j] for j in free),
         dropping=rows.missing == "drop",
         alpha=FIRST_ALPHA if rows.family == "negative-binomial" else None,
+        indicators=np.array([design.columns[j].indicator for j in free], dtype=bool),
     )
 
 

@@ -13,7 +13,7 @@ from scipy.stats import norm
 from privinf.accounting.budget import rounded_budget
 from privinf.error_boundary import error_boundaries, error_boundary, refuses
 from privinf.errors import ArgumentError, NotAvailableError
-from privinf.glm.rare_levels import RARE
+from privinf.glm.column_moments import RARE
 from privinf.mechanisms.gaussian import warn_of_large_delta
 from privinf.planning.guesses import Guesses
 from privinf.planning.modulated import ModulationOptions, directions_frame

@@ -23,13 +23,12 @@ from privinf.errors import (
     WeakIdentificationWarning,
 )
 from privinf.glm.advice import column_reach, far_values, misfits
+from privinf.glm.column_moments import column_moments, has_two_values
 from privinf.glm.curved import GLMNewtonPath, OneStepRelease, TailBias, clip_of, preliminary_step
 from privinf.glm.curved_sums import ExpansionPoint, Noisy, Shares
 from privinf.glm.margins import Average, hessian_average
 from privinf.glm.posterior_draws import (
-    column_moments,
     drawn,
-    has_two_values,
     prior_bias,
     prior_influence,
     restored,

@@ -9,9 +9,9 @@ from scipy.special import expit
 
 import privinf as pi
 from privinf.errors import NotAvailableError, WeakIdentificationWarning
-from privinf.glm import running
+from privinf.glm import curved, running
 from privinf.glm.advice import hidden_level_notes, hidden_level_warning
-from privinf.glm.curved import GLMNewtonPath, OneStepRelease
+from privinf.glm.curved import LONGEST_RARE, GLMNewtonPath, OneStepRelease, hidden_directions, newton_move
 from privinf.glm.curved_sums import ExpansionPoint, Noisy
 from privinf.glm.posterior_draws import PosteriorDraws
 from privinf.glm.rare_levels import converged_without, hidden_levels, step_of_others
@@ -149,6 +149,86 @@ def test_a_long_step_of_the_others_still_costs_all_intervals():
     assert converged_without(release(moved=(0.2, 6.0, 0.2)), precise, hidden)
     curved = replace(release(moved=(0.5, 6.0, 0.5)), place=ExpansionPoint(np.zeros(3), np.eye(3), 5.0))
     assert not converged_without(curved, precise, hidden)
+
+
+# ---- the steps of the rounds
+
+
+RARE_COLUMN = np.array([False, True, False])
+W = np.diag([1.0, 4.0, 1.7])
+
+
+def round_release(curvature, score=(0.02, 0.1, 0.03), sd=0.02):
+    """Return a score and a Hessian in whitened units, with the rare level in the second place."""
+    return Noisy(np.array(score), 0.01), Noisy(np.diag([1.0, curvature, 1.2]), sd)
+
+
+def same_move(first, second):
+    return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in first.__slots__)
+
+
+def test_a_move_without_a_hidden_level_is_the_same_bit_for_bit():
+    clear = round_release(0.3)
+    assert same_move(newton_move(*clear, W, RARE_COLUMN), newton_move(*clear))
+    hidden = round_release(0.01)
+    assert same_move(newton_move(*hidden, W, ~RARE_COLUMN & RARE_COLUMN), newton_move(*hidden))
+    assert not same_move(newton_move(*hidden, W, RARE_COLUMN), newton_move(*hidden))
+
+
+def test_a_hidden_level_shrinks_no_other_step():
+    score, hessian = round_release(0.01, score=(0.08, 0.0, 0.09))
+    floor = hessian.floor
+    assert floor > 0.01
+    held = newton_move(score, hessian, W, RARE_COLUMN)
+    others = [0, 2]
+    raw = np.array([0.08, 0.09 / 1.2])
+    signal = np.mean(raw**2 - np.array([0.01, 0.01 / 1.2]) ** 2)
+    noise = np.mean(np.array([0.01, 0.01 / 1.2]) ** 2)
+    np.testing.assert_allclose(held.step[others], raw * signal / (signal + noise))
+    assert held.level == pytest.approx(1.1)
+    assert (np.abs(newton_move(score, hessian).step[others]) < 0.6 * np.abs(held.step[others])).all()
+    moved = newton_move(Noisy(np.array([0.08, 0.02, 0.09]), 0.01), hessian, W, RARE_COLUMN)
+    np.testing.assert_allclose(moved.step[1], 0.02 / floor * signal / (signal + (0.01 / floor) ** 2))
+    np.testing.assert_allclose(moved.step[others], held.step[others])
+
+
+def test_rounds_do_not_stretch_a_hidden_level_again_and_again():
+    score, hessian = round_release(0.01)
+    transform = free = W
+    for _ in range(5):
+        transform = newton_move(score, hessian, transform, RARE_COLUMN).whitening @ transform
+        free = newton_move(score, hessian).whitening @ free
+    assert np.linalg.norm(transform[:, 1]) ** 2 == pytest.approx(LONGEST_RARE * 3)
+    assert np.linalg.norm(free[:, 1]) ** 2 > 1000.0 * LONGEST_RARE
+    longer = np.diag([1.0, 9.0, 1.7])
+    assert newton_move(score, hessian, longer, RARE_COLUMN).whitening[1, 1] == pytest.approx(1.0)
+
+
+def test_directions_that_no_level_carries_are_stretched_as_before():
+    values = np.array([0.1, 0.1, 1.0])
+    coefficients = np.array([[5.0, 0.1, -5.0], [0.5, 6.0, 0.2], [0.0, 2.0, 0.0]])
+    assert hidden_directions(values, 0.1, coefficients, RARE_COLUMN).tolist() == [False, True, False]
+    assert not hidden_directions(values, 0.04, coefficients, RARE_COLUMN).any()
+    score, hessian = round_release(0.01)
+    collinear = np.array([[1.0, 0.0, 0.0], [3.0, 0.5, -3.0], [0.0, 0.0, 1.7]])
+    assert same_move(newton_move(score, hessian, collinear, RARE_COLUMN), newton_move(score, hessian))
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
+def test_intervals_of_other_coefficients_are_shorter_next_to_a_hidden_level(monkeypatch):
+    model = model_of(patients(), "NegativeBinomial")
+
+    def median_length():
+        lengths = []
+        for seed in range(5):
+            fit = model.fit(epsilon=1.0, delta=1e-6, rng=seed)
+            ends = np.full((5, 2), [0.0, np.inf]) if fit.estimate.cov is None else fit.conf_int().to_numpy()
+            lengths.append((ends[:, 1] - ends[:, 0])[3])
+        return np.median(lengths)
+
+    held = median_length()
+    monkeypatch.setattr(curved, "hidden_directions", lambda values, *_: np.zeros(len(values), dtype=bool))
+    assert held < 0.8 * median_length()
 
 
 # ---- fits
