@@ -1,5 +1,6 @@
 """Rare levels that the noise hides: the last step without them, their flags, other intervals."""
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -215,7 +216,7 @@ def test_directions_that_no_level_carries_are_stretched_as_before():
 
 
 @pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
-def test_intervals_of_other_coefficients_are_shorter_next_to_a_hidden_level(monkeypatch):
+def test_intervals_of_other_coefficients_are_shorter_next_to_a_hidden_level():
     model = model_of(patients(), "NegativeBinomial")
 
     def median_length():
@@ -227,13 +228,43 @@ def test_intervals_of_other_coefficients_are_shorter_next_to_a_hidden_level(monk
         return np.median(lengths)
 
     held = median_length()
-    monkeypatch.setattr(curved, "hidden_directions", lambda values, *_: np.zeros(len(values), dtype=bool))
-    assert held < 0.8 * median_length()
+    with every_direction_stretched():
+        assert held < 0.8 * median_length()
+
+
+@pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
+@pytest.mark.parametrize("family", ["Poisson", "NegativeBinomial"])
+def test_fits_next_to_a_hidden_level_have_intervals(family):
+    model = model_of(patients(), family)
+
+    def lost_fits():
+        fits = [model.fit(epsilon=1.0, delta=1e-6, rng=seed) for seed in range(6)]
+        return sum(fit.estimate.cov is None for fit in fits)
+
+    with every_direction_stretched():
+        before = lost_fits()
+    assert before >= 3
+    assert lost_fits() == 0
 
 
 # ---- fits
 
 
+@contextmanager
+def every_direction_stretched():
+    """Make rounds that hold no direction back: the last step along a hidden level is then often long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(curved, "hidden_directions", lambda values, *_: np.zeros(len(values), dtype=bool))
+        yield
+
+
+@pytest.fixture
+def long_level_steps():
+    with every_direction_stretched():
+        yield
+
+
+@pytest.mark.usefixtures("long_level_steps")
 @pytest.mark.parametrize(("family", "seeds"), [("Logit", 12), ("NegativeBinomial", 12)])
 def test_a_level_that_the_noise_hides_costs_no_other_interval(monkeypatch, family, seeds):
     kept = 0
@@ -318,6 +349,7 @@ def test_a_fit_without_noise_flags_no_level():
 
 
 @pytest.mark.audit
+@pytest.mark.usefixtures("long_level_steps")
 @pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
 def test_coefficients_without_a_flag_cover_in_fits_that_the_level_had_cost():
     """90 fits, about 30 of which the old rule left without intervals: 99% binomial limit."""
@@ -344,3 +376,20 @@ def test_coefficients_without_a_flag_cover_in_fits_that_the_level_had_cost():
             total += len(others)
     assert total >= 40
     assert hits / total >= 0.95 - 2.33 * np.sqrt(0.95 * 0.05 / total)
+
+
+@pytest.mark.audit
+@pytest.mark.filterwarnings("ignore::privinf.errors.PrivinfWarning")
+@pytest.mark.parametrize("family", ["Logit", "Poisson", "NegativeBinomial"])
+def test_coefficients_next_to_a_hidden_level_cover(family):
+    """20 fits, 80 intervals of other coefficients: 99% binomial limit; nearly all of them have intervals."""
+    truth = TRUTH if family == "Logit" else np.array([-1.0, 0.0, 1.5, 0.5, 0.0])
+    others = [0, 1, 3, 4]
+    inside = []
+    for number in range(20):
+        fit = model_of(patients(seed=number), family).fit(epsilon=1.0, delta=1e-6, rng=number)
+        if fit.estimate.cov is not None:
+            ends = fit.conf_int().to_numpy()
+            inside.append(((ends[:, 0] <= truth) & (ends[:, 1] >= truth))[others])
+    assert len(inside) >= 18
+    assert np.mean(inside) >= 0.95 - 2.33 * np.sqrt(0.95 * 0.05 / np.size(inside))
