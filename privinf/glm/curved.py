@@ -7,8 +7,8 @@ the releases before have learnt, so that the Hessian in v is about h I.
    of z and y, as a normal predictor would give it.
 1. *Rounds*: counts of what bounds a record's score and Hessian, then both together, with the **same
    weights in x alone** in both, which leave a right mean its coefficients; a Newton step, shrunk as its noise
-   asks, each hidden direction of a rare level by itself (`hidden_directions`); W from the Hessian. The last
-   one is where the step is short and the Hessian clear of its noise.
+   asks, in counts each hidden direction of a rare level by itself (`hidden_directions`); W from the Hessian.
+   The last one is where the step is short and the Hessian clear of its noise.
 2. *Final*: counts, score S at theta_T, the meat (its trace where noise would drown it), and a fresh
    **secant** Hessian H along the step that S requires.
 
@@ -259,7 +259,10 @@ def fit_curved(sums: CurvedSums, *, robust: bool = True) -> OneStepRelease | GLM
     size = sums.n * sums.mu / sums.p**1.5
     shares = Shares.from_size(size) if sums.alpha is None else Shares.for_mixed_counts(size)
     place, second = start(sums, shares)
-    rare = rare_indicators(second, sums.constant, sums.indicators) if sums.indicators.any() else None
+    rare = None
+    # Not in a logistic model: held back, its weights leave out more of the outlying rows of weak fits.
+    if sums.family == "poisson" and sums.indicators.any():
+        rare = rare_indicators(second, sums.constant, sums.indicators)
     path = [place.theta]
     walking = False
     exact = math.isinf(sums.mu)

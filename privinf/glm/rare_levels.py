@@ -32,7 +32,7 @@ step's move of predictors is
 
 whose first term is judged, with the same limits as other steps.
 
-**The length.** Rounds in which the curvature of a level is within twice its noise shrink its step by itself
+**The length.** If noise hides the curvature of a level, rounds of counts shrink its step by itself
 (`privinf.glm.curved.newton_move`). In other rounds, a level with a strong noise also keeps the steps of the
 other coefficients short: they are shrunk by the noise of all directions together, and the last step then has
 nearly all of the way to the solution. In logistic fits with such a level it is four standard errors long in
