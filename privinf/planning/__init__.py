@@ -383,8 +383,10 @@ class Study:
         DataFrame
             Table with the columns ``change``, ``width`` and ``does`` (whether the change attains the target).
             One row is the plan without changes. Every other row is the plan with one change: more people, a
-            larger budget, bounds within four guessed standard deviations of the means, or the formula without
-            one of its terms. A term with a requested coefficient is never left out. The column ``width`` is
+            larger budget, bounds within four guessed standard deviations of the means, or the formula
+            without one of its terms. Values outside such bounds are clipped, which changes the
+            coefficients: the row names the columns of which, by the guesses, more than 0.1% of the values
+            would be clipped. A term with a requested coefficient is never left out. The column ``width`` is
             the largest predicted width of the requested coefficients. If `effect` is passed, ``width``
             corresponds to the smallest predicted power.
 

@@ -59,6 +59,7 @@ USABLE = 0.5  # share of fits with an interval to rely on, below which a study i
 EDGE = 0.9  # share of fits with an interval to rely on, below which it is at the edge
 SITE = "site of planning"
 PROTECTED_SDS = 4.0  # tighter bounds that are tried: number of sds on both sides of the mean
+NOTABLE_CLIPPED = 0.001  # share of clipped values from which a change of bounds states it
 
 
 Fit = Callable[[Case, Any, np.random.Generator], Any]
@@ -782,6 +783,7 @@ def variants(case: Case) -> Iterator[tuple[str, Case]]:
 
     sample = case.people.rows(20_000, np.random.default_rng(case.seed))
     tighter = {}
+    clipped = {}
     varied = dict.fromkeys((*case.people.design.inputs, case.people.design.response))
     if case.people.status is not None:  # another bound of the time is another follow-up
         varied.pop(case.people.design.response)
@@ -794,9 +796,12 @@ def variants(case: Case) -> Iterator[tuple[str, Case]]:
             high = min(item.high, mean + half_range)
             if high - low < 0.8 * (item.high - item.low):
                 tighter[name] = replace(item, low=low, high=high)
+                clipped[name] = float(((sample[name] < low) | (sample[name] > high)).mean())
     if tighter:
         listed = ", ".join(f"{name} ({item.low:.4g}, {item.high:.4g})" for name, item in tighter.items())
-        yield f"bounds: {listed}", replace(case, schema=case.schema.fill(tighter))
+        shares = [f"{share:.1%} of {name}" for name, share in clipped.items() if share >= NOTABLE_CLIPPED]
+        warned = f" (clips {', '.join(shares)})" if shares else ""
+        yield f"bounds: {listed}{warned}", replace(case, schema=case.schema.fill(tighter))
     response = case.formula.split("~", 1)[0].strip()
     terms = patsy.ModelDesc.from_formula(case.formula).rhs_termlist
     for term in (term for term in terms if term.factors):
