@@ -199,12 +199,12 @@ def test_rare_levels_have_a_remedy_that_levels_have():
         }
     )
     for formula, remedy in {
-        "months ~ age + arm*centre": r"levels \(pi.Factor.*leave out interactions",
-        "months ~ age + arm + centre": r"levels \(pi.Factor\(\[...\], other=...\)\), use more records",
+        "months ~ age + arm*centre": r"levels \(pi.Factor.*leave out their interactions",
+        "months ~ age + arm + centre": r"levels \(pi.Factor\(\[...\], other=...\)\), add records or budget",
     }.items():
         model = pi.PHReg.from_formula(formula, rows, status="dead", schema=schema)
         fit = model.fit(epsilon=4.0, delta=1e-6, rng=0)
-        with pytest.warns(MisfitWarning, match=rf"few records have centre\[T.Porto\].*{remedy}") as caught:
+        with pytest.warns(MisfitWarning, match=rf"the few records with centre\[T.Porto\].*{remedy}") as caught:
             fit.conf_int()
         assert not any(word in str(caught[0].message) for word in ("logarithm", "bounds"))
 

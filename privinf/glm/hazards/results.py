@@ -120,11 +120,10 @@ FAR_RECORDS = (
 )
 FAR_NUMBERS = "tighter bounds, a larger budget, or logarithms if the effect is linear in the logarithm"
 FAR_LEVELS = (
-    "few records have {}, and they have less weight; if the model does not hold for them, all coefficients "
-    "differ from those of Cox's regression; merge rare levels (pi.Factor([...], other=...)), {}use more "
-    "records or a larger budget"
+    "the few records with {} have less weight; if the model does not hold for them, all coefficients differ "
+    "from Cox's regression; merge rare levels (pi.Factor([...], other=...)), {}add records or budget"
 )
-WITHOUT_INTERACTION = "leave out interactions of rare levels, "
+WITHOUT_INTERACTION = "leave out their interactions, "
 DECIDED_BY_PRIOR = (
     "the prior influences the coefficients {}; intervals can miss slopes that are large relative to it: use "
     "a larger budget, more records or fewer columns. score_test() and conf_int(method='score') use no prior"
