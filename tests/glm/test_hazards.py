@@ -204,7 +204,9 @@ def test_rare_levels_have_a_remedy_that_levels_have():
     }.items():
         model = pi.PHReg.from_formula(formula, rows, status="dead", schema=schema)
         fit = model.fit(epsilon=4.0, delta=1e-6, rng=0)
-        with pytest.warns(MisfitWarning, match=rf"the few records with centre\[T.Porto\].*{remedy}") as caught:
+        with pytest.warns(
+            MisfitWarning, match=rf"the few records with centre\[T.Porto\].*{remedy}"
+        ) as caught:
             fit.conf_int()
         assert not any(word in str(caught[0].message) for word in ("logarithm", "bounds"))
 
