@@ -49,7 +49,8 @@ draws, over 1.96, is above `HIDDEN_ERROR` on the scale of the log odds or the lo
 moves the predictors of its rows by so much that the curvature there changes by about its own size, and no
 secant is right. Such a coefficient is flagged as weakly identified, in every fit. Its interval is wide, or
 unbounded if the fit converged only without it. A level that is rare and not hidden is judged with all other
-columns.
+columns at first. If the step is too long with it and short enough without it, it is taken for hidden, with an
+unbounded interval (`left_out_levels`): the rows without the level decide here too.
 """
 
 from __future__ import annotations
@@ -78,10 +79,18 @@ TAIL = 0.025  # of draws at each end of a 95% interval
 def hidden_levels(
     step: OneStepRelease, posterior: PosteriorDraws, constant: int | None, indicators: Flags
 ) -> Floats:
-    """Return the standard errors of the rare levels' coefficients that the noise hides, 0 of others, (p,).
+    """Return the standard errors of the rare levels' coefficients that the noise hides, 0 of others, (p,)."""
+    errors = rare_errors(step, posterior, constant, indicators)
+    return np.where(errors > HIDDEN_ERROR, errors, 0.0)
+
+
+def rare_errors(
+    step: OneStepRelease, posterior: PosteriorDraws, constant: int | None, indicators: Flags
+) -> Floats:
+    """Return the standard errors of the rare levels' coefficients, 0 of others, (p,).
 
     A standard error is half the length of the 95% interval by draws in normal quantiles, which a few draws
-    with a nearly singular Hessian do not move. Posteriors have a prior instead, and no hidden levels.
+    with a nearly singular Hessian do not move. Posteriors have a prior instead, and no errors of rare levels.
     """
     errors = np.zeros(len(posterior.params))
     rare = rare_indicators(step.walk.second, constant, indicators)
@@ -89,7 +98,26 @@ def hidden_levels(
         return errors
     ends = np.quantile(posterior.draws[:, rare], [TAIL, 1.0 - TAIL], axis=0)
     errors[rare] = (ends[1] - ends[0]) / (2.0 * NORMAL_QUANTILE)
-    return np.where(errors > HIDDEN_ERROR, errors, 0.0)
+    return errors
+
+
+def left_out_levels(
+    step: OneStepRelease, posterior: PosteriorDraws, constant: int | None, indicators: Flags
+) -> Floats:
+    """Return the standard errors of rare levels without which the last step is short, 0 of others, (p,).
+
+    They are the hidden levels if that is enough, or if nothing is. Otherwise rare levels are added, those
+    with the largest standard errors first.
+    """
+    errors = rare_errors(step, posterior, constant, indicators)
+    hidden = errors > HIDDEN_ERROR
+    left_out = hidden.copy()
+    for level in np.argsort(-errors)[: np.count_nonzero(errors)]:
+        if converged_without(step, posterior, left_out):
+            return np.where(left_out, errors, 0.0)
+        left_out[level] = True
+    enough = converged_without(step, posterior, left_out)
+    return np.where(left_out if enough else hidden, errors, 0.0)
 
 
 def converged_without(step: OneStepRelease, posterior: PosteriorDraws, hidden: Flags) -> bool:

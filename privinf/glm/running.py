@@ -64,7 +64,7 @@ from privinf.glm.posterior_draws import (
     secant_bias,
 )
 from privinf.glm.queries import LeastSquaresOptions, LeastSquaresQueries
-from privinf.glm.rare_levels import converged_without, hidden_levels
+from privinf.glm.rare_levels import converged_without, left_out_levels
 from privinf.glm.rare_reference import rare_references
 from privinf.glm.results import (
     SINGULAR,
@@ -570,7 +570,7 @@ def curved_results(
         alpha = outcome.alpha.at_error(_predictor_error(outcome, total))
         description = _with_alpha(description, alpha, extra_settings)
     indicators = np.array([column.indicator for column in design.columns])
-    hidden = hidden_levels(outcome, posterior, design.constant, indicators)
+    hidden = left_out_levels(outcome, posterior, design.constant, indicators)
     reason = ""
     if not (posterior.weak or converged_without(outcome, posterior, hidden > 0.0)):
         reason = nonconvergence_reason(rows, outcome, posterior, clipped=description.clipped)

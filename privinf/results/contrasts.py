@@ -26,6 +26,7 @@ from privinf.inference.intervals import (
     wald_distribution,
 )
 from privinf.notebook import html_frame, html_table
+from privinf.results.summary import NOTABLE_BIAS
 from privinf.typing import Alternative, Floats
 
 Restrictions: TypeAlias = Floats | tuple[Floats, Floats]
@@ -36,6 +37,10 @@ TAILS: dict[Alternative, str] = {"two-sided": "P>|{}|", "greater": "P>{}", "less
 JOINT_CONTRASTS = (
     "result.simultaneous(0.05, which=...).conf_int() of the fit has joint intervals of contrasts, which are "
     "passed as in t_test"
+)
+EFFECTS_WITH_BIAS = (
+    "Intervals and p-values allow for a possible bias of up to {:.2g} standard errors, and the statistics do "
+    "not."
 )
 BIAS_ALLOWED = (
     "The p-values allow for the largest bias that the release cannot rule out, as those of the coefficients "
@@ -157,6 +162,18 @@ class BoundedContrasts(Contrasts):
         for cell in table[0]:
             cell.data = self._renamed(cell.data)
         return table
+
+    @property
+    def note(self) -> str:
+        """Note below the table on the bias that intervals and p-values allow for; empty for a small one."""
+        ratio = float(np.max(self.bias_bound / self._precision.se))
+        return EFFECTS_WITH_BIAS.format(ratio) if ratio > NOTABLE_BIAS else ""
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *([self.note] if self.note else [])])
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + (f"<p>{html.escape(self.note)}</p>" if self.note else "")
 
     def summary_frame(self, xname: list[str] | None = None, alpha: float = 0.05) -> pd.DataFrame:
         """Return the table as a frame; its heading states the tail of a p-value.

@@ -52,7 +52,7 @@ def test_a_call_that_does_not_fit_states_the_remedy(call, text):
         (pi.stats, "std", "use describe"),
         (pi.stats, "f_oneway", "use anova_oneway"),
         (pi.stats, "spearmanr", "no rank correlation"),
-        (pi.survival, "KaplanMeierFitter", "did you mean 'KaplanMeier'"),
+        (pi.survival, "KaplanMeierFitter", "use KaplanMeier; its result has curves"),
         (pi, "KaplanMeier", "use privinf.survival.KaplanMeier$"),
         (pi, "crosstab", "use privinf.stats.crosstab$"),
         (pi, "CoxPH", "use privinf.PHReg"),

@@ -15,7 +15,7 @@ from privinf.glm.advice import hidden_level_notes, hidden_level_warning
 from privinf.glm.curved import LONGEST_RARE, GLMNewtonPath, OneStepRelease, hidden_directions, newton_move
 from privinf.glm.curved_sums import ExpansionPoint, Noisy
 from privinf.glm.posterior_draws import PosteriorDraws
-from privinf.glm.rare_levels import converged_without, hidden_levels, step_of_others
+from privinf.glm.rare_levels import converged_without, hidden_levels, left_out_levels, step_of_others
 
 LEVEL = "C(g)[T.rare]"
 SCHEMA = pi.Schema(
@@ -135,6 +135,20 @@ def test_a_level_is_hidden_by_its_share_and_its_error():
     half = np.array([[1.0, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 0.33]])
     common = replace(release(), walk=GLMNewtonPath(path=[], walking=False, second=half))
     assert not hidden_levels(common, hides, 0, indicators).any()
+
+
+def test_a_rare_level_that_alone_makes_the_last_step_too_long_is_left_out():
+    indicators = np.array([False, True, False])
+    visible = draws_of(np.array([0.3, 0.6, 0.3]))  # below `HIDDEN_ERROR`
+    assert not hidden_levels(release(), visible, 0, indicators).any()
+    np.testing.assert_allclose(left_out_levels(release(), visible, 0, indicators), [0.0, 0.6, 0.0], rtol=0.1)
+    assert not left_out_levels(release(), replace(visible, converged=True), 0, indicators).any()
+    # The step of the others is too long as well, so that nothing is gained.
+    assert not left_out_levels(release(moved=(4.0, 6.0, 4.0)), visible, 0, indicators).any()
+    hides = draws_of(np.array([0.3, 3.0, 0.3]))
+    np.testing.assert_array_equal(
+        left_out_levels(release(), hides, 0, indicators), hidden_levels(release(), hides, 0, indicators)
+    )
 
 
 def test_a_long_step_of_the_others_still_costs_all_intervals():

@@ -114,6 +114,15 @@ def test_simultaneous_as_an_argument_of_contrasts_names_the_method(results):
         results.t_test(np.eye(len(results.params))[:2]).conf_int(simultaneous=True)
 
 
+def test_printed_contrasts_state_a_bias_that_intervals_allow_for(results):
+    p = len(results.params)
+    estimate = dataclasses.replace(results.estimate, bias=results.estimate.bse * 0.5)
+    biased = rebuilt(results, estimate=estimate)
+    assert "allow for a possible bias of up to 0.5 standard errors" in str(biased.t_test(np.eye(p)[:2]))
+    assert "allow for a possible bias of up to 0.5 standard errors" in biased.t_test(np.eye(p))._repr_html_()
+    assert "possible bias" not in str(results.t_test(np.eye(p)[:2]))
+
+
 def test_simultaneous_inference_is_repeated_without_a_seed(results):
     first, second = results.simultaneous(), results.simultaneous()
     pd.testing.assert_frame_equal(first.summary_frame(), second.summary_frame())
