@@ -444,6 +444,7 @@ class MarginalEffects(UnavailableOfEffects):
         if self.response_level is not None:
             on = PROBABILITY.format(self.response, self.response_level)
         note = f"{self.model}, marginal effects on {on}, {of if self.at != 'zero' else 'at 0'}."
+        note = " ".join([note, *(f"{role} {place}." for role, place in self.places)])
         return PaperTable(
             header=("", LABELS[self.method], "Std. error", f"{100 * (1 - alpha):g}% interval"),
             rows=rows,

@@ -26,6 +26,7 @@ from privinf.results.paper_table import (
     ERRORS,
     INTERVALS,
     LEAST_DIGITS,
+    ROLES,
     STAR_NOTE,
     TEXT_ONLY,
     PaperTable,
@@ -389,8 +390,12 @@ class Comparison(UnavailableOfComparison):
         texts = self._dropped_texts()
         texts += [MIXED_SCALES] if self._mixes_scales else []
         for fit, result in self.results.items():
-            if isinstance(result, FittedResult) and result.model.coded_response:
+            if not isinstance(result, FittedResult):
+                continue
+            if result.model.coded_response:
                 texts.append(CODED.format(fit, result.model.coded_response))
+            roles = {role: result.options[role] for role in ROLES if role in result.options}
+            texts += [f"{role} of {fit}: {column}." for role, column in roles.items()]
         units: dict[tuple[str, str], list[str]] = {}
         for fit, result in self.results.items():
             if (report := _report(result)) is not None:

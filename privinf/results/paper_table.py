@@ -47,6 +47,7 @@ DOUBTED = "The summary has notes on: {}."
 BIASED = (
     "Intervals and p-values of {}{} also allow for a possible bias, which standard errors do not include."
 )
+ROLES = ("Exposure", "Offset", "Weights")  # options of a fit whose columns are no coefficients
 STATED_BIAS = 0.5  # standard errors; a bound of this size makes a 95% interval a fifth longer
 MARKED_WEAK = f"{FLAG_MARK} weakly identified: the privacy noise may hide the coefficient."
 # Of coefficients with a note that is not about noise, as the summary of the fit states.
@@ -387,7 +388,7 @@ def ratios(result: FittedResult, title: str, alpha: float) -> RatioFrame:
     note += dropped_sentences(result)
     note.append(INTERVALS.format(level))
     flags = flags_of(result)
-    note += response_sentences(result)
+    note += model_sentences(result)
     note += caution_sentences(result, flags)
     object.__setattr__(frame, "paper_head", f"{level:g}% interval")
     object.__setattr__(frame, "paper_note", " ".join(note))
@@ -395,10 +396,11 @@ def ratios(result: FittedResult, title: str, alpha: float) -> RatioFrame:
     return frame
 
 
-def response_sentences(result: FittedResult) -> list[str]:
-    """Return which level of a response with two levels counts as 1; nothing where it is a number."""
-    coded = result.model.coded_response
-    return [f"Response: {coded}."] if coded else []
+def model_sentences(result: FittedResult) -> list[str]:
+    """Return which level of a response counts as 1, and which columns are exposure, offset and weights."""
+    coded, options = result.model.coded_response, result.options
+    sentences = [f"Response: {coded}."] if coded else []
+    return sentences + [f"{role}: {options[role]}." for role in ROLES if role in options]
 
 
 def dropped_sentences(result: FittedResult) -> list[str]:
@@ -463,7 +465,7 @@ def paper_table(
             for pair, place in zip(ends, places, strict=True)
         ]
     note = [privacy_note(result.privacy, result._context.records(result.nobs)), *dropped_sentences(result)]
-    note += response_sentences(result)
+    note += model_sentences(result)
     if result.privacy.response_in_clear:
         note.append(f"{result.model.endog_names} is NOT protected.")
     if shows_errors:

@@ -255,3 +255,12 @@ def test_the_effect_of_a_column_does_not_have_the_bias_of_a_rare_level():
     # x: its effect is mean * 0.5, and the bias of the rare level moves the mean alone.
     np.testing.assert_allclose(effects.precision.bias, mean * np.array([0.5 * 0.01, 1.0 + 0.8 * 0.01]) * 0.09)
     assert effects.precision.bias[0] < 0.1 * effects.precision.se[0]
+
+
+def test_tables_for_papers_name_the_exposure():
+    model = pi.NegativeBinomial.from_formula("y ~ a + b", people(6_000), schema=SCHEMA, exposure="t")
+    fit = model.fit(epsilon=4.0, delta=1e-6, rng=0)
+    for text in (fit.to_latex(), fit.to_html(), fit.rate_ratios().to_latex()):
+        assert "Exposure: t." in text
+    assert "Exposure: t = 1." in fit.get_margeff("mean").to_latex()
+    assert "Exposure of counts: t." in pi.compare({"counts": fit}).to_latex()
