@@ -444,11 +444,18 @@ class MarginalEffects(UnavailableOfEffects):
         if self.response_level is not None:
             on = PROBABILITY.format(self.response, self.response_level)
         note = f"{self.model}, marginal effects on {on}, {of if self.at != 'zero' else 'at 0'}."
+        biases = [
+            bias.text
+            for bias in allowed_bias(self.effects.precision.bias, self.margeff_se, "bias")
+            if bias.rank == "table"
+        ]
         note = " ".join([note, *(f"{role} {place}." for role, place in self.places)])
         return PaperTable(
             header=("", LABELS[self.method], "Std. error", f"{100 * (1 - alpha):g}% interval"),
             rows=rows,
-            note=" ".join([note, privacy_note(self.report, self.records), ERRORS, *self.remarks.sentences]),
+            note=" ".join(
+                [note, privacy_note(self.report, self.records), ERRORS, *biases, *self.remarks.sentences]
+            ),
         )
 
     def __repr__(self) -> str:

@@ -23,6 +23,12 @@ from privinf.notebook import html_table
 from privinf.typing import Floats
 from privinf.validation import check_array
 
+NOTABLE_BIAS = 0.1  # standard errors: notes leave out a smaller bound of the bias
+NO_ALLOWANCE = (
+    "the test does not allow for a possible bias of up to {:.2g} standard errors; intervals and "
+    "wald_test() do"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ScoreTestResult:
@@ -38,6 +44,9 @@ class ScoreTestResult:
         Tested values, in the units of the system.
     law : ScoreDistribution
         Chi-square with `df` degrees of freedom, or F for mixed rows.
+    bias : float
+        Largest possible bias of the tested values in standard errors, for which intervals of the fit allow
+        and this test does not.
     """
 
     statistic: float
@@ -45,14 +54,22 @@ class ScoreTestResult:
     df: int
     null: Floats
     law: ScoreDistribution = CHI_SQUARE
+    bias: float = 0.0
+
+    @property
+    def note(self) -> str:
+        """That the test does not allow for a bias; empty without a notable one."""
+        return NO_ALLOWANCE.format(self.bias) if self.bias > NOTABLE_BIAS else ""
 
     def __repr__(self) -> str:
         described = self.law.described(self.statistic, self.df)
-        return f"<Score test: {described}, p-value={self.pvalue:.4g}, df={self.df}>"
+        note = f"; {self.note}" if self.note else ""
+        return f"<Score test: {described}, p-value={self.pvalue:.4g}, df={self.df}{note}>"
 
     def _repr_html_(self) -> str:
         cells = (self.law.described(self.statistic, self.df), f"{self.pvalue:.4g}", self.df)
-        return html_table(("statistic", "p-value", "df"), [cells], "Score test")
+        table = html_table(("statistic", "p-value", "df"), [cells], "Score test")
+        return table + (f"<p>{self.note}</p>" if self.note else "")
 
 
 def score_test(

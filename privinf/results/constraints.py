@@ -259,13 +259,12 @@ def pairwise_contrasts(
 
 def check_adjustment(method: str | Sequence[str]) -> None:
     """Raise ArgumentError, listing the methods, for an adjustment that statsmodels does not have."""
-    from statsmodels.stats.multitest import multitest_methods_names
+    from statsmodels.stats.multitest import multitest_alias, multitest_methods_names
 
     for name in [method] if isinstance(method, str) else method:
-        if name not in multitest_methods_names:
-            raise ArgumentError(
-                f"method= must be one of {', '.join(multitest_methods_names)}, got {shown(name)}"
-            )
+        if name not in multitest_alias:
+            known = ", ".join(f"{code!r} ({label})" for code, label in multitest_methods_names.items())
+            raise ArgumentError(f"method= must be one of {known}, got {shown(name)}")
 
 
 def _single_factor(pieces: Sequence[tuple[Piece, ...]]) -> str | None:

@@ -25,8 +25,8 @@ from privinf.inference.intervals import (
     precision_of,
     wald_distribution,
 )
+from privinf.inference.score_test import NOTABLE_BIAS
 from privinf.notebook import html_frame, html_table
-from privinf.results.summary import NOTABLE_BIAS
 from privinf.typing import Alternative, Floats
 
 Restrictions: TypeAlias = Floats | tuple[Floats, Floats]

@@ -107,8 +107,22 @@ class ScoreTests:
         hypothesis in 0.19 to 0.38 of samples (benchmarks/results/hc0_real.md). ``cov_type="HC0"`` does not.
         """
         if beta0 is None or not describes_restrictions(beta0):
-            return self.slopes_test(cast("ArrayLike | None", beta0))
-        return self.restricted_test(check_independent(linear_constraints(beta0, self.inference.names)))
+            return self._with_bias(self.slopes_test(cast("ArrayLike | None", beta0)), None)
+        constraints = check_independent(linear_constraints(beta0, self.inference.names))
+        return self._with_bias(self.restricted_test(constraints), constraints.R)
+
+    def _with_bias(self, result: ScoreTestResult, R: Floats | None) -> ScoreTestResult:
+        """Return a result with the largest possible bias of the rows of R b, by default of any slope."""
+        estimate = self.inference.estimate
+        if estimate.bias is None or estimate.cov is None:
+            return result
+        if R is None:
+            design = self.inference.context.design
+            constant = None if design is None else design.constant
+            R = np.eye(len(estimate.bias))
+            R = R if constant is None else np.delete(R, constant, axis=0)
+        errors = np.sqrt(np.einsum("ij,jk,ik->i", R, estimate.cov, R))
+        return replace(result, bias=float(np.max(np.abs(R) @ estimate.bias / errors)))
 
     def sets(self, alpha: float) -> tuple[ScoreSet, ...]:
         """Return the score sets of all coefficients; each level is computed once."""

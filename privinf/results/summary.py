@@ -24,6 +24,7 @@ from privinf.errors import (
 )
 from privinf.inference.covariances import sampling_kind
 from privinf.inference.linear_scores import CHI_SQUARE
+from privinf.inference.score_test import NOTABLE_BIAS
 from privinf.results.fitted import FittedResult
 from privinf.results.notes import (
     CHANGED_TARGET,
@@ -83,7 +84,6 @@ ORDER = ("Row order:", "assumed public")
 # The same of a fit whose bounds were taken from the data: the privacy guarantee does not cover them.
 DATA_BOUNDS = ("Bounds:", "from the data, NOT protected")
 REPLACED_BY_SCORES = "replaced by score intervals"
-NOTABLE_BIAS = 0.1  # standard errors: a smaller bound of the bias is left to the notes in full
 # Families that the model's name implies.
 _FAMILY_OF = {
     "OLS": "gaussian",

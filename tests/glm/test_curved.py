@@ -702,6 +702,10 @@ def test_marginal_effects_of_counts_allow_for_what_the_clip_hides():
         assert (lengths > 2.05).all()
         assert (lengths < largest * (1.0 + 1e-9)).all()  # that of the coefficient with the largest bias
         assert (table["Pr(>|z|)"] > 2.0 * norm.sf(np.abs(table["z"]))).all()
+    assert "allow for a bias of up to" in fit.get_margeff("mean").to_latex()
+    test = fit.score_test("a = 0")
+    assert test.bias == pytest.approx(fit.estimate.bias[1] / fit.estimate.bse[1])
+    assert "does not allow for a possible bias of up to" in repr(test)
 
 
 def test_averages_of_the_hessian_are_the_ones_that_are_released(tmp_path):

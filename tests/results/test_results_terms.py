@@ -104,3 +104,4 @@ def test_an_unknown_adjustment_lists_the_known_ones(people, schema):
     result = pi.OLS.from_formula("y ~ age", people, schema=schema).fit(epsilon=math.inf)
     with pytest.raises(ArgumentError, match="fdr_bh"):
         result.t_test_pairwise("age", method="tukey")
+    assert "pvalue-holm" in result.t_test_pairwise("age", method="holm").result_frame
