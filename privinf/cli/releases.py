@@ -166,7 +166,8 @@ def release_command(**options: Unpack[ReleaseOptions]) -> None:
     check_free(options["out"], options["overwrite"])
     check_release_name(options["out"])
     release, privacy = _of_party(options, ledger) if options["plan_file"] else _of_table(options, ledger)
-    with charged_for(f"privinf release: {options['party'] or options['formula'] or 'second moments'}"):
+    moments = f"second moments of {', '.join(options['terms'] or ()) or 'all columns of the schema'}"
+    with charged_for(f"privinf release: {options['party'] or options['formula'] or moments}"):
         save_charged(release, options["out"], ledger.real, path, digest)
     if not options["quiet"]:
         click.echo(privacy)

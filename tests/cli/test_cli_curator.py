@@ -96,6 +96,8 @@ def test_one_release_of_a_table_serves_many_fits(desk):
     desk.refused(desk.run(*words[:-2], *more), "privinf ledger create")
     desk.run("ledger", "create", "more.json", "--mu", "9")
     assert desk.run(*words[:-1], "more.json", *more).exit_code == 0
+    assert "second moments of wage, age" in desk.run("ledger", "show", "more.json").output
+    assert "second moments of all columns of the schema" in desk.run("ledger", "show", "l.json").output
     desk.refused(desk.run("fit", "wage ~ sex", "n.npz"), "sex")
 
 
