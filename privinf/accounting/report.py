@@ -62,6 +62,8 @@ HEADINGS: dict[ReportSubject, str] = {
     "party": "Privacy of one party's releases",
     "ledger": "Privacy of all releases together (the entire ledger)",
 }
+# The same of a fit without a ledger, and of a ledger without a limit.
+KNOWN_ALONE = "Privacy of all known releases together (releases in other ledgers, or in none, add to it)"
 # Spending of a fit from an earlier release.
 NOTHING_SPENT = "nothing, because the release that it uses was charged earlier"
 # What a statement for a paper says of neighboring relations and trust models. It must be true of every report
@@ -644,7 +646,7 @@ def _joined(values: Iterable[str]) -> str:
 
 def _report_text(report: PrivacyReport) -> str:
     """Return the report as plain text: totals, releases (equal ones in one line), assumptions, the ledger."""
-    lines = [HEADINGS[report.subject], *_indented(_facts(report))]
+    lines = [_heading(report), *_indented(_facts(report))]
     if report.entries:
         lines += ["", "Releases", *_columns(_cells(report))]
     if parties := _party_cells(report):
@@ -658,7 +660,7 @@ def _report_text(report: PrivacyReport) -> str:
 
 def _report_html(report: PrivacyReport) -> str:
     """Return the same as an HTML fragment, every text escaped."""
-    parts = [f"<div><b>{html.escape(HEADINGS[report.subject])}</b>", _table(_facts(report))]
+    parts = [f"<div><b>{html.escape(_heading(report))}</b>", _table(_facts(report))]
     if report.entries:
         header, *rows = _cells(report)
         parts.append(_table(rows, header))
@@ -797,6 +799,10 @@ def _including_others(report: PrivacyReport) -> str:
     return INCLUDING_OTHERS.format(
         counted(report.elsewhere, "release"), "was" if report.elsewhere == 1 else "were"
     )
+
+
+def _heading(report: PrivacyReport) -> str:
+    return KNOWN_ALONE if report.subject == "ledger" and report.budget is None else HEADINGS[report.subject]
 
 
 def _facts(report: PrivacyReport) -> Facts:

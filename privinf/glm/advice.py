@@ -56,7 +56,7 @@ DISPERSED = 20.0  # variance of the counts over their mean from which on a note 
 FEW_DECIDE = (
     "the counts vary {:.0f} times as much as a {} model allows, so a few records may "
     "determine the coefficients, and the correction for clipped records may miss some of "
-    "them; pass exposure=, or model a smaller range of the counts or their logarithm"
+    "them; {}model a smaller range of the counts or their logarithm"
 )
 CUT = (
     "By noisy counts, about {:.0f} of {} records had scores longer than the clipping "
@@ -400,7 +400,8 @@ def misfits(rows: GlmRows, step: OneStepRelease, weak: bool) -> tuple[tuple[str,
         warnings.append((MISFIT_FAR_OUT.format(listed(names), float(shifts.max()), remedy), names))
     if step.dispersion > DISPERSED:
         name = "Poisson" if rows.family == "poisson" else "negative binomial"
-        warnings.append((FEW_DECIDE.format(step.dispersion, name), ()))
+        exposure = "" if rows.roles.exposure is not None else "pass exposure=, or "
+        warnings.append((FEW_DECIDE.format(step.dispersion, name, exposure), ()))
     return tuple(warnings)
 
 

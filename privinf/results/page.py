@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privinf.accounting import PrivacyReport
+from privinf.accounting.report import KNOWN_ALONE
 from privinf.errors import ConvergenceError, NotAvailableError, NotPositiveDefiniteError
 from privinf.results.export import Export
 from privinf.results.fitted import FittedResult
@@ -292,7 +293,9 @@ def _privacy(report: PrivacyReport) -> list[str]:
         statement = f"Statement for a paper: {report.statement()}"
     except NotAvailableError as reason:
         statement = f"Statement for a paper: {reason}."
-    extent = _text(report.place or "The ledger had no other releases when this fit was made.")
+    first = "The ledger had no other releases when this fit was made."
+    alone = f"{KNOWN_ALONE}." if report.budget is None else first
+    extent = _text(report.place or alone)
     return [
         _picture(lambda: _drawn_curve(report, curve), "Trade-off curve", reading),
         _table(heads, rows, texts=3),

@@ -82,7 +82,7 @@ def test_a_release_of_clusters_offers_its_clusters(rows):
 
 
 def test_the_report_on_a_ledger_is_headed_as_the_ledgers(rows):
-    ledger = Ledger()
+    ledger = Ledger(pi.Budget(epsilon=100.0, delta=1e-6))
     model = pi.MomentOLS.from_formula("y ~ x + z", rows, schema=SCHEMA, ledger=ledger)
     model.fit(**SPENT)
     report = model.fit(**SPENT).privacy
@@ -91,6 +91,16 @@ def test_the_report_on_a_ledger_is_headed_as_the_ledgers(rows):
         assert "Privacy of all releases together (the entire ledger)" in text
         assert "this fit" not in text.replace("at the end of this fit", "")
     assert report.cumulative.subject == "ledger"
+
+
+def test_the_total_of_a_fit_without_a_ledger_is_not_called_the_ledgers(rows):
+    alone = pi.MomentOLS.from_formula("y ~ x + z", rows, schema=SCHEMA).fit(**SPENT).privacy
+    for text in (str(alone.cumulative), alone.cumulative._repr_html_()):
+        assert "all known releases together (releases in other ledgers, or in none, add to it)" in text
+        assert "entire ledger" not in text
+    ledger = Ledger(pi.Budget(epsilon=100.0, delta=1e-6))
+    limited = pi.MomentOLS.from_formula("y ~ x + z", rows, schema=SCHEMA, ledger=ledger).fit(**SPENT)
+    assert "(the entire ledger)" in str(limited.privacy.cumulative)
 
 
 def test_a_release_and_a_party_are_no_fit(rows, release):
