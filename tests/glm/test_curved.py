@@ -166,7 +166,7 @@ def test_misfits_grow_with_the_reach_of_a_column_and_name_the_constant_with_it()
     """Columns reach 8, 5 and 2 standard deviations; from 4 on, outlying rows move 0.3 in proportion."""
     columns = [SimpleNamespace(indicator=False, plain=False)] * 4
     design = SimpleNamespace(constant=0, names=("const", "far", "middle", "near"), columns=columns)
-    rows = SimpleNamespace(family="poisson", design=design)
+    rows = SimpleNamespace(family="poisson", design=design, roles=SimpleNamespace(exposure=None))
     walk = SimpleNamespace(second=np.diag([1.0, 8.0**-2, 5.0**-2, 2.0**-2]))
     step = SimpleNamespace(walk=walk, far=0.3, dispersion=1.0)
     ((text, names),) = misfits(rows, step, weak=False)
@@ -181,6 +181,10 @@ def test_misfits_grow_with_the_reach_of_a_column_and_name_the_constant_with_it()
     ((text, names),) = misfits(rows, SimpleNamespace(walk=walk, far=0.0, dispersion=21.0), weak=False)
     assert "21" in text
     assert names == ()
+    assert "pass exposure=" in text
+    rows.roles.exposure = "months"
+    ((text, _),) = misfits(rows, SimpleNamespace(walk=walk, far=0.0, dispersion=21.0), weak=False)
+    assert "exposure" not in text
 
 
 @pytest.mark.parametrize("constant", [0, None])
