@@ -22,12 +22,12 @@ from privinf.schema import Design, Schema
 from privinf.storage.checksummed import save_text
 from privinf.typing import Family
 
-# Names of the package, which loads them when a command needs them.
 # What the models of one curator are called in a plan of sites.
 FEDERATED_NAMES = {
     "ols": 'model = "MomentOLS"',
     "logit": 'model = "FederatedGLM" with family = "binomial"',
 }
+# Names of the package, which loads them when a command needs them.
 FEDERATED_MODELS = ("MomentOLS", "FederatedGLM", "Poisson", "NegativeBinomial", "DebiasedLasso", "PHReg")
 # Models whose fits can resume from a folder.
 CHECKPOINT_MODELS = ("MomentOLS", "FederatedGLM", "Poisson", "NegativeBinomial")

@@ -71,11 +71,11 @@ class NumericColumn:
         """Return a sentence about the values that cannot be read."""
         count = "1 value" if self.unreadable == 1 else f"{self.unreadable} values"
         verb = "is" if self.unreadable == 1 else "are"
-        one = "a date such as 2013-07-01" if self.unreadable == 1 else "dates such as 2013-07-01"
+        expected = "a date such as 2013-07-01" if self.unreadable == 1 else "dates such as 2013-07-01"
         if declared.unit != DAYS:
-            one = "a finite number" if self.unreadable == 1 else "finite numbers"
+            expected = "a finite number" if self.unreadable == 1 else "finite numbers"
         more = ", ..." if len(self.shown) == MOST_SHOWN else ""
-        return NOT_READ.format(count, name, verb, one, ", ".join(map(repr, self.shown)), more)
+        return NOT_READ.format(count, name, verb, expected, ", ".join(map(repr, self.shown)), more)
 
 
 def _numbers(column: pd.Series[Any], declared: Numeric) -> tuple[Floats, Flags]:

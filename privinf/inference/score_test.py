@@ -24,10 +24,7 @@ from privinf.typing import Floats
 from privinf.validation import check_array
 
 NOTABLE_BIAS = 0.1  # standard errors: notes leave out a smaller bound of the bias
-NO_ALLOWANCE = (
-    "the test does not allow for a possible bias of up to {:.2g} standard errors; intervals and "
-    "wald_test() do"
-)
+NO_ALLOWANCE = "the test does not allow for a possible bias of up to {:.2g} standard errors; wald_test() does"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -45,8 +42,8 @@ class ScoreTestResult:
     law : ScoreDistribution
         Chi-square with `df` degrees of freedom, or F for mixed rows.
     bias : float
-        Largest possible bias of the tested values in standard errors, for which intervals of the fit allow
-        and this test does not.
+        Largest possible bias of the tested values in standard errors, for which `wald_test` allows and this
+        test does not.
     """
 
     statistic: float

@@ -45,9 +45,10 @@ NO_INTERVALS = "Standard errors and intervals are not available{}."
 DOUBTED = "The summary has notes on: {}."
 # Under standard errors alone: an interval is not the coefficient plus or minus two of them.
 BIASED = (
-    "Intervals and p-values of {}{} also allow for a possible bias, which standard errors do not include."
+    "Intervals and p-values of {}{} allow for a possible bias of more than half a standard error, which "
+    "standard errors do not include."
 )
-ROLES = ("Exposure", "Offset", "Weights")  # options of a fit whose columns are no coefficients
+ROLES = ("Exposure", "Offset", "Weights")  # options of a fit, whose columns have no coefficients
 STATED_BIAS = 0.5  # standard errors; a bound of this size makes a 95% interval a fifth longer
 MARKED_WEAK = f"{FLAG_MARK} weakly identified: the privacy noise may hide the coefficient."
 # Of coefficients with a note that is not about noise, as the summary of the fit states.
